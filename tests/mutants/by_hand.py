@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -9,11 +10,10 @@ from specs.clauses import load_clauses
 from specs.coverage import read_ties
 from tests.mutants.collected import Collected
 from tests.mutants.edit import MutantError
-from tests.mutants.forks import Forks, Trial
-from tests.mutants.library import ROOT
+from tests.mutants.forks import NOT_SWAPPABLE, Forks, Trial
+from tests.mutants.library import ROOT, source
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from tests.mutants.catalogue import Fault
@@ -41,7 +41,8 @@ class Results:
     def __init__(self, tests: Collected, *, find: bool) -> None:
         self._tests: Final = tests
         self._find: Final = find
-        self._unchanged: dict[tuple[str, bool], float] = {}
+        # Of tests that pass without a fault: planted or not, locked or not.
+        self._seconds: dict[tuple[str, bool, bool], float] = {}
         self.caught: list[Fault] = []
         self.lives = 0
         self.broken = 0
@@ -56,9 +57,11 @@ class Results:
                     passing.remove(test)
             state = f"LIVES: {' and '.join(passing)} pass" if passing else "caught"
             if passing and self._find:
-                trial = Trial(trees, self._others(fault), _FIND_S, fault.locked)
-                if found := (yield from _failed(trial)):
-                    yield from self._seconds(found, fault)
+                trial = Trial(
+                    trees, self._others(fault), _FIND_S, fault.locked, fault.locked
+                )
+                found = yield from _failed(trial)
+                if found and (yield from self._catches(found, fault, trees)):
                     state += f"; {found} fails"
         except MutantError as error:
             self.broken += 1
@@ -72,30 +75,28 @@ class Results:
     def _catches(
         self, test: str, fault: Fault, trees: Mapping[str, ast.Module]
     ) -> Generator[Trial, Outcome, bool]:
-        """Tell whether a test fails with a fault, after it has passed without."""
-        limit_s = 10 + 4 * (yield from self._seconds(test, fault))
-        # Planted as well: what an import has called already cannot be swapped.
-        for planted in (False, True):
-            trial = Trial(trees, (test,), limit_s, fault.locked, planted)
-            if (yield from _failed(trial)):
-                return True
-        return False
-
-    def _seconds(self, test: str, fault: Fault) -> Generator[Trial, Outcome, float]:
-        """Return the time of a test on the unchanged library.
+        """Tell whether a test fails with a fault, after it has passed without.
 
         Raises:
-            MutantError: it does not pass, or names none of the clauses.
+            MutantError: it does not pass without it, or a trial broke.
         """
         if not self._tests.tests.get(test, frozenset()) & set(fault.clauses):
             raise MutantError(f"there is no test {test} of its clauses")
-        if (test, fault.locked) not in self._unchanged:
-            outcome = yield Trial({}, (test,), _LIMIT_S, fault.locked)
-            if test not in outcome.passed:
-                msg = f"without a fault, {test} does not pass: {outcome.trouble}"
-                raise MutantError(msg)
-            self._unchanged[test, fault.locked] = outcome.passed[test].seconds
-        return self._unchanged[test, fault.locked]
+        # Planted as well: what an import has called already cannot be swapped.
+        for planted in (False, True) if not fault.locked else (True,):
+            key = test, planted, fault.locked
+            if key not in self._seconds:
+                same = {file: ast.parse(source(file)) for file in trees}
+                outcome = yield Trial(same, (test,), _LIMIT_S, planted, fault.locked)
+                if test not in outcome.passed:
+                    msg = f"without the fault, {test} does not pass {outcome.trouble}"
+                    raise MutantError(msg)
+                self._seconds[key] = outcome.passed[test].seconds
+            limit_s = 10 + 4 * self._seconds[key]
+            trial = Trial(trees, (test,), limit_s, planted, fault.locked)
+            if (yield from _failed(trial)):
+                return True
+        return False
 
     def _others(self, fault: Fault) -> tuple[str, ...]:
         return tuple(
@@ -128,7 +129,7 @@ def _failed(trial: Trial) -> Generator[Trial, Outcome, str]:
         MutantError: the trial broke.
     """
     outcome = yield trial
-    if outcome.trouble:
+    if outcome.trouble and outcome.trouble != NOT_SWAPPABLE:
         raise MutantError(outcome.trouble)
     return "".join(outcome.failed[:1])
 
@@ -157,7 +158,7 @@ def try_faults(faults: Sequence[Fault], *, find: bool, whole: bool) -> int:
             f"\nby hand: {len(results.caught)} caught, {results.lives} alive,"
             f" {results.broken} broken"
         )
-        code = 4 if results.broken else int(bool(results.lives or bare))
+        code = 4 if results.broken else int(bool(results.lives))
 
     files = {test.partition("::")[0] for fault in faults for test in fault.tests}
     if find:

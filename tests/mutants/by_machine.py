@@ -12,7 +12,7 @@ import attrs
 
 from tests.mutants.catalogue import load_equivalents
 from tests.mutants.collected import Collected
-from tests.mutants.forks import Forks, Trial
+from tests.mutants.forks import NOT_SWAPPABLE, Forks, Trial
 from tests.mutants.machine import FOLDERS, SEED, Change, Folder, sample
 
 if TYPE_CHECKING:
@@ -103,7 +103,11 @@ class _Results:
             tests.append(test)
         caught = ""
         if tests:
-            outcome = yield Trial({change.file: tree}, tuple(tests), 5 + 4 * total_s)
+            limit_s = 5 + 4 * total_s
+            outcome = yield Trial({change.file: tree}, tuple(tests), limit_s)
+            if outcome.trouble == NOT_SWAPPABLE:
+                trial = Trial({change.file: tree}, tuple(tests), limit_s, planted=True)
+                outcome = yield trial
             caught = "".join(outcome.failed[:1])
             if outcome.trouble:
                 self.broken += 1

@@ -117,7 +117,7 @@ class Collected:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             if survey:
                 sys.setprofile(None)
-                threading.setprofile(None)  # type: ignore[arg-type]
+                threading.setprofile(None)
             if test in self._passed and test not in self._failed:
                 seconds = time.monotonic() - began
                 self._passed[test] = Ran(seconds, frozenset(map(_place, codes)))

@@ -36,7 +36,8 @@ class _Match:
 
     def node(self) -> ast.AST:
         found = getattr(self.owner, self.field)
-        return found if self.at is None else found[self.at]
+        node: ast.AST = found if self.at is None else found[self.at]
+        return node
 
     def replace(self, new: list[ast.AST]) -> None:
         if self.at is None:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     Trials = Generator["Trial", Outcome, None]
 
-__all__ = ["Forks", "Trial"]
+__all__ = ["NOT_SWAPPABLE", "Forks", "Trial"]
 
 AT_ONCE: Final = 2
-_PLANTED: Final = "planted"
+NOT_SWAPPABLE: Final = "only a planted copy can have this mutant"
 _OUTCOME: Final = "outcome"
 _START_S: Final = 60.0  # at most, until a new process has collected its tests
 
@@ -42,19 +42,19 @@ _START_S: Final = 60.0  # at most, until a new process has collected its tests
 class Trial:
     """Tests to be run against a mutant, or against the unchanged library.
 
-    trees: the changed modules by their files; none for the unchanged library.
+    trees: the changed modules by their files.
     tests: run one after another, up to the first that fails.
     limit_s: time after which it is killed; the first test has failed then.
-    locked: True to test the locked kind of end.
     planted: True for a new process that imports the mutant, instead of a swap.
+    locked: True to test the locked kind of end, if planted.
     survey: True to run all tests, and to note the functions that they call.
     """
 
     trees: Mapping[str, ast.Module]
     tests: tuple[str, ...]
     limit_s: float
-    locked: bool = False
     planted: bool = False
+    locked: bool = False
     survey: bool = False
 
 
@@ -68,7 +68,7 @@ class _Child:
 
     @property
     def end(self) -> float:
-        start_s = _START_S if (self.folder / _PLANTED).exists() else 0.0
+        start_s = _START_S if self.trial.planted else 0.0
         return self.began + self.trial.limit_s + start_s
 
 
@@ -160,6 +160,8 @@ class Forks:
                 os.dup2(nowhere, each)
             os.close(nowhere)
             self._run(trial, folder)
+        except NotSwappableError:
+            Outcome(trouble=NOT_SWAPPABLE).write(folder / _OUTCOME)
         except BaseException:  # noqa: BLE001 # it is the end of the process
             Outcome(trouble=traceback.format_exc()[-4000:]).write(folder / _OUTCOME)
         os._exit(0)
@@ -173,17 +175,11 @@ class Forks:
             sys.path[:0] = path
         if trial.locked:
             os.environ["QUEUEBROKER_LOCKED"] = "1"
-        planted = trial.planted or trial.locked
-        if trial.trees and not planted:
-            try:
-                self._functions.swap(trial.trees)
-            except NotSwappableError:
-                planted = True
-        if planted:
-            (folder / _PLANTED).touch()
+        if trial.planted:
             command = [sys.executable, "-m", "tests.mutants.trial"]
             command += [str(folder / _OUTCOME), *trial.tests]
             os.execv(sys.executable, command)
+        self._functions.swap(trial.trees)
         if self._tests.uses(trial.tests, "tests.links.real"):
             _restart_fork_server()
         self._tests.run(trial.tests, folder / _OUTCOME, survey=trial.survey)
@@ -194,7 +190,7 @@ def _restart_fork_server() -> None:
 
     A process cannot use that of its parent, and a test must not leave one behind.
     """
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     modules = server._preload_modules
     server.__init__()
     forkserver.set_forkserver_preload(modules)

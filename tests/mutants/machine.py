@@ -20,7 +20,6 @@ from tests.mutants.edit import statement_changes
 from tests.mutants.library import ROOT, source
 
 try:
-    import parso
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import MutationVisitor
     from cosmic_ray.operators.operator import Operator
@@ -139,8 +138,8 @@ class _Deletion(Operator):  # type: ignore[misc]
             yield node.start_pos, node.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        first = node.children[0]
-        node.children[0] = parso.parse(f"{first.get_first_leaf().prefix}pass")
+        prefix = node.get_first_leaf().prefix
+        node.children[0] = get_ast(f"{prefix}pass")
         return node
 
     @classmethod

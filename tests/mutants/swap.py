@@ -49,8 +49,6 @@ class Functions:
             for old, new in _changes(file, tree)
             for function in self._of(old, new)
         ]
-        if not pairs:
-            raise NotSwappableError("no function is changed")
         for function, new in pairs:
             function.__code__ = new
 

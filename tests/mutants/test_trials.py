@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,8 @@ from tests.mutants.by_hand import Results
 from tests.mutants.catalogue import changed, parse
 from tests.mutants.collected import Outcome, Ran
 from tests.mutants.edit import Edit
+from tests.mutants.forks import NOT_SWAPPABLE
+from tests.mutants.library import source
 from tests.mutants.swap import Functions, NotSwappableError
 
 if TYPE_CHECKING:
@@ -29,18 +32,20 @@ Redial.next_pause
 PASSES: Final = Outcome({TEST: Ran(0.1)})
 FAILS: Final = Outcome(failed=(TEST,))
 BROKEN: Final = Outcome(trouble="exit code 1")
+UNSWAPPABLE: Final = Outcome(trouble=NOT_SWAPPABLE)
 
 
 @pytest.mark.parametrize(
     ("outcomes", "counts"),
     [
         ([PASSES, FAILS], (1, 0, 0)),
-        ([PASSES, PASSES, FAILS], (1, 0, 0)),  # a planted copy shows it
-        ([PASSES, PASSES, PASSES], (0, 1, 0)),
+        ([PASSES, PASSES, PASSES, FAILS], (1, 0, 0)),  # in a planted copy
+        ([PASSES, UNSWAPPABLE, PASSES, FAILS], (1, 0, 0)),
+        ([PASSES, PASSES, PASSES, PASSES], (0, 1, 0)),
         ([FAILS], (0, 0, 1)),  # without the fault
         ([BROKEN], (0, 0, 1)),
         ([PASSES, BROKEN], (0, 0, 1)),
-        ([PASSES, PASSES, BROKEN], (0, 0, 1)),
+        ([PASSES, PASSES, FAILS], (0, 0, 1)),  # in a planted copy without the fault
     ],
 )
 def test_only_a_test_that_passes_without_the_fault_catches_it(
@@ -56,7 +61,8 @@ def test_only_a_test_that_passes_without_the_fault_catches_it(
     with pytest.raises(StopIteration):
         trials.send(outcomes[-1])
 
-    assert not unchanged.trees
+    [(file, tree)] = unchanged.trees.items()
+    assert ast.dump(tree) == ast.dump(ast.parse(source(file)))
     assert (len(results.caught), results.lives, results.broken) == counts
 
 
