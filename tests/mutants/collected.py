@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import sys
-import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 import pytest
@@ -17,22 +17,22 @@ from tests.mutants.library import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-    from types import CodeType, FrameType
 
-__all__ = ["Collected", "Outcome", "Ran"]
+__all__ = ["NOTE", "Collected", "Outcome", "Ran"]
 
+NOTE: Final = "__note_call__"
 _OWN: Final = "tests/conformance/own.py:factory"
 
 
 @attrs.frozen
 class Ran:
-    """A test that passed: the seconds it took, and the functions that it called.
+    """A test that passed: the seconds that it took, and the functions that it called.
 
-    functions: pairs of a file and a qualified name; only if wanted.
+    called: what it has passed to the function `NOTE`, which marked functions call.
     """
 
     seconds: float
-    functions: frozenset[tuple[str, str]] = frozenset()
+    called: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -49,8 +49,7 @@ class Outcome:
     def write(self, file: Path) -> None:
         """Write it into a file, in one step."""
         passed = {
-            test: [ran.seconds, sorted(ran.functions)]
-            for test, ran in self.passed.items()
+            test: [ran.seconds, sorted(ran.called)] for test, ran in self.passed.items()
         }
         part = file.with_suffix(".part")
         part.write_text(json.dumps([passed, self.failed, self.trouble]))
@@ -61,8 +60,8 @@ class Outcome:
         """Read what `write` has written."""
         passed, failed, trouble = json.loads(file.read_text())
         ran = {
-            test: Ran(seconds, frozenset(map(tuple, functions)))
-            for test, (seconds, functions) in passed.items()
+            test: Ran(seconds, frozenset(called))
+            for test, (seconds, called) in passed.items()
         }
         return cls(ran, tuple(failed), trouble)
 
@@ -106,21 +105,17 @@ class Collected:
           the first failure, without a teardown: that of a broken test may take long.
         """
         self._file = None if survey else file
+        called = set[str]()
+        setattr(builtins, NOTE, called.add)  # any module finds it there
         for test in tests:
             item = self._items.get(test)
             if item is None:
                 self._end(file, f"there is no test {test}")
-            codes = set[Any]()
+            called.clear()
             began = time.monotonic()
-            if survey:
-                _note_calls(codes)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            if survey:
-                sys.setprofile(None)
-                threading.setprofile(None)
             if test in self._passed and test not in self._failed:
-                seconds = time.monotonic() - began
-                self._passed[test] = Ran(seconds, frozenset(map(_place, codes)))
+                self._passed[test] = Ran(time.monotonic() - began, frozenset(called))
         self._end(file)
 
     def _end(self, file: Path, trouble: str = "") -> NoReturn:
@@ -176,29 +171,6 @@ class Collected:
         """Show an error in collection: nothing else reports it."""
         if report.failed:
             print(report.longrepr, file=sys.stderr)
-
-
-def _note_calls(codes: set[CodeType]) -> None:
-    """Add the code of each function of the library that is called from now on."""
-    packages = tuple(f"{ROOT}/{each}/" for each in ("queuebroker", "bus"))
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if (
-            event == "call"
-            and code not in codes
-            and code.co_filename.startswith(packages)
-        ):
-            codes.add(code)
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-
-
-def _place(code: CodeType) -> tuple[str, str]:
-    """Return the file and the name of the outermost function around a code."""
-    file = code.co_filename.removeprefix(f"{ROOT}/")
-    return file, code.co_qualname.partition(".<locals>")[0]
 
 
 def _clauses(item: pytest.Item) -> frozenset[str]:

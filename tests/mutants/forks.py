@@ -47,7 +47,7 @@ class Trial:
     limit_s: time after which it is killed; the first test has failed then.
     planted: True for a new process that imports the mutant, instead of a swap.
     locked: True to test the locked kind of end, if planted.
-    survey: True to run all tests, and to note the functions that they call.
+    survey: True to run all tests, and to note the marked functions that they call.
     """
 
     trees: Mapping[str, ast.Module]
@@ -167,7 +167,7 @@ class Forks:
         os._exit(0)
 
     def _run(self, trial: Trial, folder: Path) -> NoReturn:
-        if trial.trees:
+        if not trial.survey:
             plant(trial.trees, folder)
             path = [str(folder), str(ROOT)]
             os.environ["PYTHONPATH"] = os.pathsep.join(path)

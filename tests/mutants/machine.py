@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from tests.mutants.collected import NOTE
 from tests.mutants.edit import statement_changes
 from tests.mutants.library import ROOT, source
 
@@ -31,7 +32,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FOLDERS", "Change", "Folder", "sample"]
+__all__ = ["FOLDERS", "Change", "Folder", "marked", "sample"]
 
 SEED: Final = 1
 _ORDERED: Final = "Eq|NotEq|Lt|LtE|Gt|GtE"
@@ -173,6 +174,11 @@ class Change:
     occurrence: int
     index: int
 
+    @property
+    def place(self) -> str:
+        """The function, as `marked` names it."""
+        return f"{self.file}:{self.function}"
+
     def tree(self) -> ast.Module | None:
         """Return the changed module; None if the result is not Python or the same."""
         operator = _operators()[self.operator]
@@ -192,6 +198,25 @@ class Change:
         lines = [f"- {line}" for line in old.splitlines()]
         lines += [f"+ {line}" for line in new.splitlines()]
         return "\n".join([f"{self.file}:{self.line} {self.function}", *lines])
+
+
+@functools.cache
+def marked(file: str) -> ast.Module:
+    """Return a module of which each function passes its place to `NOTE` first."""
+    tree = ast.parse(source(file))
+
+    def mark(body: list[ast.stmt], prefix: str) -> None:
+        for each in body:
+            if isinstance(each, ast.ClassDef):
+                mark(each.body, f"{prefix}{each.name}.")
+            elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                [call] = ast.parse(f"{NOTE}({file + ':' + prefix + each.name!r})").body
+                for node in ast.walk(call):
+                    ast.copy_location(node, each.body[0])
+                each.body.insert(0, call)
+
+    mark(tree.body, "")
+    return tree
 
 
 @functools.cache
