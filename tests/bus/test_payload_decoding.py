@@ -167,7 +167,8 @@ def test_a_view_of_a_frame_is_decoded_as_bytes_are() -> None:
 def test_a_container_beside_another_is_no_level(count: int) -> None:
     value: object = 1
     for level in range(DEPTH_MAX):
-        items = [value, *([[1], {"key": 1}] * count if level else ())]
+        beside: list[object] = [[1], {"key": 1}] * count if level else []
+        items = [*beside, value, *beside]
         value = items if level % 2 else dict(enumerate(items))
 
     check_depth(msgspec.msgpack.encode(value))
