@@ -30,7 +30,7 @@ QUICK: Final = {
     )
 }
 _SURVEY_S: Final = 300.0
-_TESTS_S: Final = 6.0  # of the tests of one mutant, in all
+_TESTS_S: Final = 10.0  # of the tests of one mutant, in all
 _TEST_S: Final = 3.0  # of one test
 
 
@@ -56,9 +56,7 @@ class _Results:
         self._tests: Final = tests
         self._equivalents: Final = equivalents
         # By folder and function: the tests that call it, with their seconds.
-        self._calls: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(
-            list
-        )
+        self._calls: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
         self.scores: dict[str, _Score] = defaultdict(_Score)
         self.broken = 0
 
@@ -97,7 +95,11 @@ class _Results:
             return
         score = self.scores[name]
         tests, total_s = list[str](), 0.0
-        for seconds, test in sorted(self._calls[name, change.place]):
+        own = f"/test_{Path(change.file).name}::"
+        calls = sorted(
+            self._calls[name, change.place], key=lambda call: (own not in call[1], call)
+        )
+        for seconds, test in calls:
             total_s += seconds
             if tests and total_s > _TESTS_S:
                 break
