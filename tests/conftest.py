@@ -43,6 +43,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "night", max_examples=10_000, deadline=None, print_blob=True
 )
+hypothesis.settings.register_profile(
+    # The first failure counts: nobody reads the smallest example.
+    "mutants",
+    hypothesis.settings.get_profile("ci"),
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+)
 hypothesis.settings.load_profile("ci")
 
 _tests: Final = itertools.count(1)

@@ -9,8 +9,6 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import bus
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,11 +18,9 @@ __all__ = ["import_path", "run", "start"]
 def import_path() -> str:
     """Return a PYTHONPATH by which a program imports the same modules as this process.
 
-    The library under test comes first: pytest puts the tree of the tests before all
-    else, and a mutant would be tried with the library that is not mutated.
+    If a mutant is swapped into this process, its copy is the first folder of the path.
     """
-    library, tests = Path(bus.__file__).parents[1], Path(__file__).parents[1]
-    return os.pathsep.join([str(library), *filter(None, sys.path), str(tests)])
+    return os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[1])])
 
 
 def start(

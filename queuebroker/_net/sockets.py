@@ -16,7 +16,7 @@ import attrs
 from queuebroker._net.polling import INT_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
@@ -29,7 +29,6 @@ __all__ = [
     "connect_error",
     "credentials_of",
     "dial_tcp",
-    "fds_of",
     "ipc_socket",
     "is_connected",
     "is_in_use",
@@ -37,7 +36,7 @@ __all__ = [
     "listen_tcp",
     "port_of",
     "reach",
-    "receive_described",
+    "receive_with_fds",
     "resolve_host",
     "send_with_fds",
     "send_without_delay",
@@ -289,13 +288,12 @@ def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
     return connected.sendmsg([data], [ancillary], AT_ONCE)
 
 
-def receive_described(
+def receive_with_fds(
     connected: Socket, size: int, most: int
-) -> tuple[bytes, list[tuple[int, int, bytes]]]:
-    """Read some bytes, and what `fds_of` needs for the descriptors that came with them.
+) -> tuple[bytes, list[int]]:
+    """Read some bytes and at most ``most`` descriptors that came with them.
 
-    most: the maximum number of descriptors. They are close-on-exec; the kernel has
-    closed those that did not fit.
+    The descriptors are close-on-exec. The kernel has closed those that did not fit.
     """
     # Not `socket.recv_fds`, which ignores the flags, too.
     data, ancillary, _, _ = connected.recvmsg(
@@ -303,16 +301,11 @@ def receive_described(
         socket.CMSG_LEN(most * _FDS.itemsize),
         socket.MSG_CMSG_CLOEXEC | AT_ONCE,
     )
-    return data, ancillary
-
-
-def fds_of(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that `receive_described` has received."""
     fds = array.array(_FDS.typecode)
     for level, kind, packed in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(packed[: len(packed) - len(packed) % _FDS.itemsize])
-    return list(fds)
+    return data, list(fds)
 
 
 def is_in_use(error: OSError) -> bool:

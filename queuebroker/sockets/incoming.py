@@ -90,9 +90,8 @@ class Incoming:
     def _receive(self, socket: Socket, size: int, flags: int) -> bytes:
         if not self.described:
             return socket.recv(size, flags)
-        data, ancillary = _net.receive_described(socket, size, FDS_MAX)
-        self.handed_on = False
-        self._fds += _net.fds_of(ancillary)
+        data, fds = _net.receive_with_fds(socket, size, FDS_MAX)
+        self._fds += fds
         return data
 
     def take_fds(self, count: int) -> list[int] | None:

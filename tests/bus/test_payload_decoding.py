@@ -7,6 +7,7 @@ import sys
 from operator import is_
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -161,3 +162,17 @@ def test_a_view_of_a_frame_is_decoded_as_bytes_are() -> None:
 
     assert payload == (b"abc", "d")
     assert all(map(is_, map(type, payload), (bytes, str)))
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (16, 0), (0, 16)])
+def test_a_container_beside_another_is_no_level(before: int, after: int) -> None:
+    value: object = 1
+    for level in range(DEPTH_MAX):
+        beside: list[object] = [[1], {"key": 1}] if level else []
+        items = [*beside * before, value, *beside * after]
+        value = items if level % 2 else dict(enumerate(items))
+
+    check_depth(msgspec.msgpack.encode(value))
+
+    with pytest.raises(WireError, match="more than 32 deep"):
+        check_depth(msgspec.msgpack.encode([value]))

@@ -22,8 +22,8 @@ from tests.crash_states.disk import (
     Write,
 )
 from tests.depth import among
-from tests.mutants.catalogue import load_mutants
-from tests.mutants.mutant import plant
+from tests.mutants.catalogue import load_faults
+from tests.mutants.library import plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_the_command_prints_the_number_of_states(
     assert int(checked.split()[0]) >= 100
 
 
-# No clause: these are tests of the campaign, and a mutant is planted already.
+# No clause: these are tests of the campaign, and a fault is planted already.
 
 
 @pytest.mark.deep
@@ -61,8 +61,8 @@ def test_a_deleted_sync_is_found_by_crash_states_alone(
     tmp_path: Path, number: str
 ) -> None:
     """The page cache outlives a killed process, so no test that kills can find it."""
-    [mutant] = [each for each in load_mutants() if each.id == number]
-    plant(mutant, tmp_path)
+    [fault] = [each for each in load_faults() if each.id == number]
+    plant(fault.trees(), tmp_path)
 
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash_states", "--count", "2000", "--seed", "1"],

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE = 2**16
-PID = os.getpid()
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def owner() -> Iterator[SharedMemory]:
 
 @clause("MC-38", "MC-34")
 def test_it_is_the_same_memory_for_reading_only(owner: SharedMemory) -> None:
-    opened = open_memory(PID, owner.fileno(), owner.name)
+    opened = open_memory(os.getpid(), owner.fileno(), owner.name)
 
     mapping = MemoryMapping(opened)
     owner.memory[:5] = b"hello"
@@ -54,7 +53,7 @@ def test_other_memory_under_the_number_is_refused(owner: SharedMemory) -> None:
     """The descriptor was closed, and its number is in use again."""
     other = SharedMemory(SIZE)
     with pytest.raises(ValueError, match=f"shared memory '{owner.name}', got"):
-        open_memory(PID, other.fileno(), owner.name)
+        open_memory(os.getpid(), other.fileno(), owner.name)
     other.close()
 
 
@@ -63,10 +62,10 @@ def test_a_file_of_that_name_is_no_memory(owner: SharedMemory, tmp_path: Path) -
     file = tmp_path / f"memfd:{owner.name} (deleted)"
     with file.open("w") as stream:
         with pytest.raises(ValueError, match="must be of shared memory"):
-            open_memory(PID, stream.fileno(), owner.name)
+            open_memory(os.getpid(), stream.fileno(), owner.name)
         file.unlink()
         with pytest.raises(ValueError, match="must be of shared memory"):
-            open_memory(PID, stream.fileno(), owner.name)
+            open_memory(os.getpid(), stream.fileno(), owner.name)
 
 
 @clause("MC-38")
@@ -79,7 +78,7 @@ def test_a_pipe_under_the_number_is_not_even_opened(
     reader, writer = os.pipe()
 
     with pytest.raises(ValueError, match="must be of shared memory"):
-        open_memory(PID, writer, owner.name)
+        open_memory(os.getpid(), writer, owner.name)
 
     assert opened == []
     os.close(reader)
@@ -101,7 +100,7 @@ def test_a_number_that_was_used_again_meanwhile_is_refused(
 
     monkeypatch.setattr(os, "open", late)
     with pytest.raises(ValueError, match="must be of shared memory"):
-        open_memory(PID, number, owner.name)
+        open_memory(os.getpid(), number, owner.name)
 
     assert len(os.listdir("/proc/self/fd")) == before
     os.close(number)
@@ -116,4 +115,4 @@ def test_a_process_or_a_descriptor_that_is_gone_is_an_os_error(
     with pytest.raises(FileNotFoundError):
         open_memory(child.pid, owner.fileno(), owner.name)
     with pytest.raises(FileNotFoundError):
-        open_memory(PID, 10**6, owner.name)
+        open_memory(os.getpid(), 10**6, owner.name)

@@ -1,97 +1,96 @@
-"""The catalogue can be read, and every mutant applies to the library as it is."""
+"""The catalogue can be read, and every fault applies to the library as it is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
 
 import pytest
 
 from specs.clauses import load_clauses
-from tests.mutants.catalogue import load_mutants, parse
-from tests.mutants.mutant import PACKAGES, Edit, MutantError, plant
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-TOP = PACKAGES[0].parent
+from tests.mutants.catalogue import load_equivalents, load_faults, parse
+from tests.mutants.edit import Edit, MutantError
+from tests.mutants.library import LIBRARY, ROOT
 
 SOURCE = """\
-def outer():
-    if first:
-        one()
+class Outer:
+    def inner(self):
+        if first:  # a comment
+            one('text')
 
-    two()
+        two(1 + 2)
+        return [1 + 3]
+
+    def other(self):
+        two(1 + 2)
 """
 
 
-def test_every_mutant_applies() -> None:
+def test_every_fault_applies() -> None:
     clauses = load_clauses()
-    for mutant in load_mutants():
-        assert clauses.keys() >= set(mutant.clauses), mutant.id
-        texts: dict[str, str] = {}
-        for edit in mutant.edits:
-            text = texts.get(edit.file) or (TOP / edit.file).read_text()
-            try:
-                texts[edit.file] = edit.apply(text)
-            except MutantError as error:
-                pytest.fail(f"{mutant.id}: {error}")
-            assert texts[edit.file] != text, mutant.id
+    for fault in load_faults():
+        assert clauses.keys() >= set(fault.clauses), fault.id
+        for test in fault.tests:
+            folder = LIBRARY if test.startswith("specs/") else ROOT
+            assert (folder / test.partition("::")[0]).exists(), fault.id
+        try:
+            fault.trees()
+        except MutantError as error:
+            pytest.fail(f"{fault.id}: {error}")
 
 
-def test_a_planted_copy_differs_from_the_library_only_by_its_edit(
-    tmp_path: Path,
-) -> None:
-    mutant = next(each for each in load_mutants() if each.edits)
-    plant(mutant, tmp_path)
-
-    changed = [
-        str(path.relative_to(tmp_path))
-        for path in tmp_path.rglob("*.py")
-        if path.read_text() != (TOP / path.relative_to(tmp_path)).read_text()
-    ]
-    assert changed == [mutant.edits[0].file]
+def test_every_equivalent_applies() -> None:
+    for each in load_equivalents():
+        each.trees()
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
+    ("old", "new", "expected"),
     [
-        ([("-", "one()")], None),  # the rest is not Python
-        ([("-", "one()"), ("+", "three()")], SOURCE.replace("one", "three")),
+        ('one("text")', "three()", [("one('text')", "three()")]),
         (
-            [("=", "one()"), ("=", ""), ("-", "two()")],
-            SOURCE.replace("    two()\n", ""),
+            "two( 1 + 2 )",
+            "",
+            [("        two(1 + 2)\n        return", "        return")],
         ),
+        ("1 + 2", "2", [("1 + 2", "2")]),
+        ("if first:", "while first:", [("if", "while")]),
+        ("if first:", "", [("        if first:\n            one", "        one")]),
         (
-            [("=", "one()"), ("+", "if three:"), ("+", "    four()")],
-            SOURCE.replace("one()\n", "one()\n        if three:\n            four()\n"),
+            "if first:",
+            "with lock:\n    before()\n    ...",
+            [("if first:\n", "with lock:\n            before()\n")],
         ),
-        ([("-", "five()")], None),
-        ([("-", "")], SOURCE.replace("\n\n", "\n")),
+        ("def inner(self):", "def inner(this):", [("inner(self)", "inner(this)")]),
+        ("1 + 4", "5", None),  # it is not there
+        ("1", "5", None),  # it is there twice
+        ("if first", "", None),  # it is not Python
     ],
 )
-def test_lines_are_found_by_their_content(
-    lines: list[tuple[str, str]], expected: str | None
+def test_an_edit_changes_one_place_of_one_function(
+    old: str, new: str, expected: list[tuple[str, str]] | None
 ) -> None:
-    edit = Edit("a.py", tuple(lines))
+    source = SOURCE.replace("  # a comment", "")
+    tree = ast.parse(SOURCE)
+    edit = Edit("Outer.inner", old, new)
     if expected is None:
-        with pytest.raises(MutantError, match=r"a\.py"):
-            edit.apply(SOURCE)
-    else:
-        assert edit.apply(SOURCE) == expected
-
-
-def test_lines_that_stand_there_twice_do_not_apply() -> None:
-    with pytest.raises(MutantError, match="has 2 of these lines"):
-        Edit("a.py", (("-", "one()"),)).apply("one()\none()\n")
+        with pytest.raises(MutantError):
+            edit.apply(tree)
+        return
+    edit.apply(tree)
+    for before, after in expected:
+        assert before in source
+        source = source.replace(before, after, 1)
+    assert ast.dump(tree) == ast.dump(ast.parse(source))
 
 
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ("X1\n  no clause\na.py\n- x\n", "X1 needs clauses"),
-        ("X1 QB-SEND-1\nno title\n", "X1 needs clauses, and a title"),
-        ("X1 QB-SEND-1\n  no change\n", "X1 needs a change"),
-        ("X1 QB-SEND-1\n  nowhere\n- x\n", "X1 names no file before '- x'"),
+        ("X1\n  no clause\n  a.py::test\nA.b\n- x\n", "X1 needs clauses"),
+        ("X1 QB-SEND-1\n  no test\nA.b\n- x\n", "X1 needs clauses, and below"),
+        ("X1 QB-SEND-1\n  no change\n  a.py::test\n", "X1 needs a change"),
+        ("X1 QB-SEND-1\n  nowhere\n  a.py::test\n- x\n", "X1 removes nothing"),
+        ("X1 QB-SEND-1\n  no context\n  a.py::test\nA.b\n+ x\n", "X1 removes nothing"),
     ],
 )
 def test_a_block_that_is_not_one_is_named(block: str, words: str) -> None:
