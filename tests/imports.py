@@ -8,6 +8,7 @@ only because one of its edges is drawn late is no order.
 from __future__ import annotations
 
 import ast
+import functools
 from typing import TYPE_CHECKING
 
 import attrs
@@ -64,27 +65,34 @@ class Module:
         path = self.name.replace(".", "/") + ("/__init__" if self.is_package else "")
         return f"{path}.py:{line}"
 
-    def imports(self, *, typing: bool = False) -> Iterator[Import]:
+    def imports(self, *, typing: bool = False) -> tuple[Import, ...]:
         """Give every import that can happen at run time, with absolute names.
 
         typing: also those for type checkers only.
         """
-        nodes = ast.walk(self.body) if typing else _runtime_nodes(self.body)
-        for node in nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield Import(alias.name, None, alias.asname, node.lineno)
-            elif isinstance(node, ast.ImportFrom):
-                target = self._absolute(node)
-                for alias in node.names:
-                    yield Import(target, alias.name, alias.asname, node.lineno)
+        return _imports(self, typing)
 
-    def _absolute(self, node: ast.ImportFrom) -> str:
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """Return the module that a node imports or imports from."""
         if not node.level:
             return node.module or ""
         parts = self.package.split(".")
         parts = parts[: len(parts) - node.level + 1]
         return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+@functools.cache
+def _imports(module: Module, typing: bool) -> tuple[Import, ...]:
+    found = list[Import]()
+    for node in ast.walk(module.body) if typing else _runtime_nodes(module.body):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found.append(Import(alias.name, None, alias.asname, node.lineno))
+        elif isinstance(node, ast.ImportFrom):
+            target = module.absolute(node)
+            for alias in node.names:
+                found.append(Import(target, alias.name, alias.asname, node.lineno))
+    return tuple(found)
 
 
 @attrs.frozen

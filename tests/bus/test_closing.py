@@ -196,6 +196,7 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
     assert manager.ended
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-12")
 @pytest.mark.parametrize("what", ["registers", "moves"])
 def test_an_interrupt_keeps_no_bus_from_closing(what: str) -> None:

@@ -74,6 +74,7 @@ def test_an_interrupted_wait_for_a_name_without_a_task_leaves_nothing() -> None:
     interrupt_everywhere(prepare)
 
 
+@pytest.mark.deep
 @clause("BUS-NAME-8")
 @pytest.mark.parametrize("asks", [False, True])
 def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
@@ -130,6 +131,7 @@ def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
     assert 1 in doubts
 
 
+@pytest.mark.deep
 @clause("BUS-NAME-8")
 def test_an_interrupt_loses_no_message_that_was_parked_during_a_bind() -> None:
     """Wherever it comes, the name is bound after the next call."""

@@ -174,6 +174,7 @@ def test_an_interrupted_close_fails_the_messages_of_other_buses_once(
     interrupt_everywhere(run)
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-19")
 def test_an_interrupted_timer_fires_again() -> None:
     """All parked messages have expired after the next two rounds."""

@@ -156,6 +156,7 @@ def test_a_received_map_can_be_completed_and_written_as_json() -> None:
         assert received == {"a": (1, {"b": None}), "c": {}, "d": 1}
 
 
+@pytest.mark.deep
 @clause("BUS-MSG-17")
 @given(payload=PAYLOADS)
 def test_a_copy_for_one_more_receiver_shares_nothing_that_can_change(
@@ -403,6 +404,7 @@ def test_encoders_that_never_end_are_refused() -> None:
 # Size.
 
 
+@pytest.mark.deep
 @clause("BUS-MSG-16")
 @given(payload=PAYLOADS)
 @example(payload=[None] * 16)

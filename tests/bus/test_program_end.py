@@ -108,6 +108,7 @@ def test_commands_that_are_queued_at_the_end_are_served(near: Bus) -> None:
     assert (exit_code, said) == (7, "0\n1\n2\n"), complaints
 
 
+@pytest.mark.deep
 @clause("OPEN-21")
 def test_the_recipe_of_the_page_turns_a_signal_into_an_orderly_end(near: Bus) -> None:
     got, seen = _received(near)
@@ -169,6 +170,7 @@ def test_a_forked_child_ends_in_order_too(near: Bus, way: str) -> None:
     assert got == list(range(100))
 
 
+@pytest.mark.deep
 @clause("OPEN-21")
 def test_a_journal_is_closed_after_the_bus_that_it_records(
     near: Bus, tmp_path: Path

@@ -40,6 +40,7 @@ _HOST = f"""
 """
 
 
+@pytest.mark.deep
 def test_it_measures_on_a_live_bus_and_leaves_nothing_there(alpha: Far) -> None:
     before = alpha("sorted(bus.call('_bus/alpha')['users'])")
 
@@ -60,6 +61,7 @@ def test_it_measures_on_a_live_bus_and_leaves_nothing_there(alpha: Far) -> None:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_programs_get_one_document() -> None:
     told = read("bench", *BRIEF)
@@ -72,6 +74,7 @@ def test_programs_get_one_document() -> None:
     assert told["round_trips"] >= 10
 
 
+@pytest.mark.deep
 def test_where_no_bus_runs_it_has_one_of_its_own(own_run_directory: Path) -> None:
     told = read("bench", *BRIEF)
 
@@ -129,6 +132,7 @@ def test_a_temporary_folder_with_too_long_a_path_is_one_line(
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.deep
 def test_the_partner_imports_nothing_from_where_it_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -241,6 +241,7 @@ def test_a_path_that_cannot_be_a_run_directory_is_reported(
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_the_name_of_the_machine_is_to_be_given_if_it_is_not_that_of_the_host() -> None:
     exit_code, answer, complaints = run("from bus.cli import main; main()", "list")

@@ -166,6 +166,7 @@ def ways(name: str, *arguments: str) -> dict[str, tuple[str, str | None]]:
     return {each["process"]: (each["way"], each["link"]) for each in found["ways"]}
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_route_prints_the_route_that_a_message_would_take(beta: Far) -> None:
     with Far("gamma") as gamma:

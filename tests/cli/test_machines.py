@@ -127,6 +127,7 @@ def machine_lines(*words: str) -> list[str]:
     return [re.sub(", pid.*", "", each) for each in lines if each[2:3] != " "]
 
 
+@pytest.mark.deep
 def test_a_tree_shows_the_processes_of_all_linked_machines(
     site: Site, tmp_path: Path
 ) -> None:
@@ -194,6 +195,7 @@ def test_keys_that_cannot_be_read_are_one_line(site: Site) -> None:
     assert "'bus keys issue MACHINE' makes such a folder" in line
 
 
+@pytest.mark.deep
 def test_a_tree_names_a_machine_that_does_not_answer(
     site: Site, tmp_path: Path
 ) -> None:

@@ -199,6 +199,7 @@ def test_a_module_of_ours_that_is_missing_is_a_mistake_of_ours(
     assert isinstance(result.exception, ModuleNotFoundError)
 
 
+@pytest.mark.deep
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     store(clean(1, steps=3000), tmp_path)
     command = [sys.executable, "-m", "bus", "journal", "cat", str(tmp_path)]

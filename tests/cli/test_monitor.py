@@ -53,6 +53,7 @@ def interrupted(running: subprocess.Popen[str]) -> tuple[str, str]:
     return running.communicate(timeout=LIMIT_S)
 
 
+@pytest.mark.deep
 @clause("OPEN-12")
 def test_a_message_is_one_line_of_its_sender_and_one_of_its_receiver(
     alpha: Far, beta: Far
@@ -126,6 +127,7 @@ def test_an_interrupt_ends_the_monitor_and_monitoring_in_every_process(
         until(partial(each, f"not {MONITORED}"), "nothing is noted")
 
 
+@pytest.mark.deep
 def test_processes_that_come_later_are_listened_to(alpha: Far) -> None:
     with monitoring(alpha, options=("--type", "HELLO", "--type", "MSG")) as running:
         assert running.stdout is not None

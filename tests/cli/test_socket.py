@@ -78,6 +78,7 @@ def url(tmp_path: Path) -> str:
     return f"ipc://{tmp_path}/s"
 
 
+@pytest.mark.deep
 @clause("BP-1")
 def test_two_programs_talk_in_lines() -> None:
     with program("listen", "tcp://127.0.0.1:0") as there:
@@ -92,6 +93,7 @@ def test_two_programs_talk_in_lines() -> None:
         assert ended(there) == (0, "", "")
 
 
+@pytest.mark.deep
 @clause("BP-19")
 def test_all_lines_of_a_file_arrive_in_order(tmp_path: Path) -> None:
     """More than the queue to a peer holds; the last one lacks the end of a line."""
@@ -109,6 +111,7 @@ def test_all_lines_of_a_file_arrive_in_order(tmp_path: Path) -> None:
     assert answer.splitlines() == lines
 
 
+@pytest.mark.deep
 def test_at_the_end_of_stdin_the_program_ends_unless_it_counts(
     socket: BusSocket, url: str
 ) -> None:
@@ -123,6 +126,7 @@ def test_at_the_end_of_stdin_the_program_ends_unless_it_counts(
         assert ended(here) == (0, "0\n1\n", "")
 
 
+@pytest.mark.deep
 def test_lines_that_are_there_are_sent_before_the_last_message_is_printed(
     socket: BusSocket, url: str
 ) -> None:
@@ -213,6 +217,7 @@ _PYNNG = """
 """
 
 
+@pytest.mark.deep
 def test_a_pynng_program_takes_part(url: str) -> None:
     with program("listen", url) as there, start(_PYNNG, address_of(there)) as node:
         say(there, "from here\n")
@@ -222,6 +227,7 @@ def test_a_pynng_program_takes_part(url: str) -> None:
         assert node.communicate("\n", timeout=LIMIT_S) == ("", "")
 
 
+@pytest.mark.deep
 def test_the_programs_of_a_multicast_group_talk() -> None:
     port = free_udp_port()
     group = ("join", f"udp-mcast://239.255.7.3:{port}", "--source", "127.0.0.1")
@@ -240,6 +246,7 @@ def test_the_programs_of_a_multicast_group_talk() -> None:
 # Ends and errors.
 
 
+@pytest.mark.deep
 def test_without_a_peer_the_timeout_is_the_end(url: str) -> None:
     with program("listen", url, "--timeout", "0.1") as here:
         assert ended(here) == (
@@ -249,6 +256,7 @@ def test_without_a_peer_the_timeout_is_the_end(url: str) -> None:
         )
 
 
+@pytest.mark.deep
 def test_without_a_listener_the_reason_is_printed(url: str) -> None:
     with program("dial", url, "--timeout", "1") as here:
         code, answer, complaint = ended(here)
@@ -271,6 +279,7 @@ def test_too_few_messages_before_the_timeout(url: str) -> None:
         )
 
 
+@pytest.mark.deep
 def test_an_interrupt_is_a_regular_end(socket: BusSocket, url: str) -> None:
     with program("dial", url) as here:
         assert socket.wait_for_peers(1, LIMIT_S)

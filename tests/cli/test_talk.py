@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SILENT = "bus.register('silent') and None"
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("beta")
 @pytest.mark.parametrize("name", ["echo", "far", "ism://bus1@machine/far"])
 def test_a_call_prints_the_answer_as_json(name: str) -> None:
@@ -85,6 +86,7 @@ def test_a_task_that_does_not_answer_is_a_timeout(alpha: Far) -> None:
     assert result.stderr == "bus: no answer from 'silent': waited for 2 s\n"
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize("name", ["call", "send"])
 def test_a_name_that_no_task_has_is_one_line(name: str) -> None:
@@ -110,6 +112,7 @@ def test_a_hung_process_is_a_timeout_and_not_an_unknown_name(
     assert result.stderr == f"bus: no answer from {to!r}: waited for 0.5 s\n"
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("beta")
 @pytest.mark.parametrize("name", ["call", "send"])
 def test_a_name_of_another_machine_is_unresolved_here(name: str) -> None:
@@ -132,6 +135,7 @@ def test_a_payload_that_cannot_be_sent_is_one_line(name: str) -> None:
     )
 
 
+@pytest.mark.deep
 def test_send_returns_after_the_task_has_taken_the_command(
     alpha: Far, beta: Far
 ) -> None:
@@ -192,6 +196,7 @@ def test_listen_ends_quietly_when_its_output_is_closed(beta: Far) -> None:
     assert listening.returncode == 4
 
 
+@pytest.mark.deep
 def test_listening_that_cannot_write_is_one_line(beta: Far) -> None:
     """An error raised in a callback would not end the verb."""
     beta("made.update(clock=bus.register('clock'))")
@@ -215,6 +220,7 @@ def test_listening_that_cannot_write_is_one_line(beta: Far) -> None:
     assert (listening.returncode, complaints) == (4, line)
 
 
+@pytest.mark.deep
 def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
     alpha("made.update(clock=bus.register('clock'))")
     heard: list[str] = []
@@ -255,6 +261,7 @@ def test_wait_for_returns_at_once_for_a_registered_task() -> None:
     }
 
 
+@pytest.mark.deep
 def test_a_name_is_waited_for_though_there_is_no_bus_yet(
     own_run_directory: Path,
 ) -> None:

@@ -96,6 +96,7 @@ def test_from_the_second_look_on_it_knows_how_many_a_second(alpha: Far) -> None:
         assert (look["per_s"] > 0) == (look["messages"] > before["messages"])
 
 
+@pytest.mark.deep
 def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     alpha: Far, beta: Far
 ) -> None:
@@ -160,6 +161,7 @@ def test_on_a_terminal_one_look_takes_the_place_of_the_last() -> None:
     assert b"\x1b[3" not in screen  # and there are no colours
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_a_terminal_that_is_not_wide_shows_all_columns_all_the_same() -> None:
     code, screen = screen_of(80, "--count", "1")
@@ -238,6 +240,7 @@ def test_the_last_look_says_how_it_ends(
     assert result.stderr.count("bus: cannot query beta: no answer") == 1
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("beta")
 def test_it_goes_on_when_another_process_becomes_master(alpha: Far) -> None:
     with program("top", "--json", "--interval", "0.1") as top:

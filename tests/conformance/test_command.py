@@ -90,6 +90,7 @@ def test_a_wrong_subject_ends_with_2(tmp_path: Path) -> None:
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "arguments",
     [("--level", "high", NAIVE), (NAIVE, "--level", "high"), (NAIVE, "--level=high")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -75,6 +76,7 @@ class TrieMachine(RuleBasedStateMachine):
         assert self.trie._root.held == {}
 
 
+@pytest.mark.deep
 def test_the_trie_finds_the_same_specifications_as_a_full_scan() -> None:
     run_state_machine_as_test(TrieMachine)
 
@@ -145,6 +147,7 @@ def test_a_name_is_found_among_many_as_among_few() -> None:
     assert steps_to_find(trie, "a/b/c") < 2 * alone
 
 
+@pytest.mark.deep
 def test_memory_is_flat_while_specifications_come_and_go() -> None:
     trie: SpecificationTrie[int] = SpecificationTrie()
     trie.add(Specification("kept/*"), -1)

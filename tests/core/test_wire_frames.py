@@ -265,6 +265,7 @@ LIKELY = st.one_of(
 )
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-1")
 @settings(max_examples=among(200, 2_000))
 @given(LIKELY)

@@ -34,6 +34,7 @@ ROOT: Final = Path(__file__).parents[2]
 SYNCS: Final = ("D1", "D2", "D3", "D4", "D5", "D6")
 
 
+@pytest.mark.deep
 @clause("AMO-17", "AMO-20")
 @pytest.mark.parametrize("seed", range(3))
 def test_no_crash_lets_a_message_be_delivered_again(seed: int) -> None:

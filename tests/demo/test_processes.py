@@ -112,6 +112,7 @@ def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
     assert first >= 60 - processes.AHEAD or len(outcome.stocks) > 1
 
 
+@pytest.mark.deep
 def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
     outcome, result, told = _run(list_files(folder), tmp_path, 2)
 

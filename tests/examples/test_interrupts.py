@@ -124,6 +124,7 @@ def test_the_programs_of_two_laptops_end_quietly(house: dict[str, Path]) -> None
             far.kill()
 
 
+@pytest.mark.deep
 def test_the_programs_that_wait_for_commands_end_quietly(
     house: dict[str, Path],
 ) -> None:

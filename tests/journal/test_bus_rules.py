@@ -228,6 +228,7 @@ def test_a_history_of_a_bus_passes(seed: int, journals: int) -> None:
     assert verdicts(result) == held(result)
 
 
+@pytest.mark.deep
 @clause("B2", "B3")
 @settings(max_examples=among(10, 40))
 @given(
@@ -248,6 +249,7 @@ def test_a_history_of_a_bus_passes_though_any_process_is_killed(
     assert verdicts(result) == held(result)
 
 
+@pytest.mark.deep
 @clause("B1", "B2", "B3", "B5")
 @settings(max_examples=among(15, 60))
 @given(fault=st.sampled_from(sorted(BUS_FAULTS)), seed=st.integers(0, 10**6))
@@ -270,6 +272,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.deep
 @settings(max_examples=among(15, 60))
 @given(
     seed=st.integers(0, 10**6),

@@ -174,6 +174,7 @@ while True:
 """
 
 
+@pytest.mark.deep
 @clause("J1")
 def test_a_process_that_was_killed_and_waited_for_leaves_a_whole_journal(
     tmp_path: Path,

@@ -52,6 +52,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     return room
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("hasty")
 @clause("J1")
 def test_sixteen_threads_fill_every_slot(tmp_path: Path) -> None:

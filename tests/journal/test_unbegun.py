@@ -43,6 +43,7 @@ def killed_at(step: str, folder: Path) -> Path:
     return segment.parent
 
 
+@pytest.mark.deep
 @clause("J1")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_process_killed_before_its_first_record_leaves_only_j1_unknown(

@@ -168,6 +168,7 @@ def test_two_authorities_are_valid_at_most(authority: Authority) -> None:
         authority.rotate()
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-5", "BUS-SEC-6")
 def test_a_rotation_that_is_cut_short_leaves_an_authority(
     authority: Authority, monkeypatch: pytest.MonkeyPatch

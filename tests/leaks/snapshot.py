@@ -25,7 +25,7 @@ _SHM = Path("/dev/shm")
 # The memory of the bus has such a name, and never a file. The others are those of
 # `multiprocessing`. Files of other libraries on this machine are not ours.
 _NAMES = ("bus-", "psm_", "sem.")
-_FDS = Path("/proc/self/fd")
+_FDS = "/proc/self/fd"
 _PROCESSES = Path("/proc")
 
 
@@ -92,10 +92,10 @@ def _descriptors() -> frozenset[str]:
     for number in _names_in(_FDS):
         # The descriptor that lists the folder is itself listed, and closed by now.
         with suppress(OSError):
-            target = os.readlink(_FDS / number)
+            target = os.readlink(f"{_FDS}/{number}")
             # With static trampolines, libffi keeps its own file open from the first
             # `ctypes` callback on, which a test may cause.
-            if not Path(target).name.startswith("libffi.so"):
+            if "/libffi.so" not in target:
                 found.append(f"{number} -> {target}")
     return frozenset(found)
 
@@ -105,7 +105,7 @@ def _shared_in(folder: Path) -> frozenset[str]:
     return frozenset(name for name in _names_in(folder) if name.startswith(_NAMES))
 
 
-def _names_in(folder: Path) -> list[str]:
+def _names_in(folder: Path | str) -> list[str]:
     """List a folder that only Linux has; on other systems return nothing."""
     with suppress(FileNotFoundError):
         return os.listdir(folder)

@@ -166,6 +166,7 @@ def test_two_threads_of_a_task_may_notify_at_the_same_time() -> None:
     )
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-3", "BUS-MSG-15")
 def test_notifications_sent_while_others_are_dropped_or_taken_keep_their_order() -> (
     None
@@ -213,6 +214,7 @@ def _send(notifier: Notifier, *payloads: bytes) -> None:
         notifier.send(payload)
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
 @pytest.mark.parametrize("form", ["bytes", "objects", "long"])
 @pytest.mark.parametrize(

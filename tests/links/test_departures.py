@@ -241,6 +241,7 @@ def test_a_call_to_another_process_is_answered() -> None:
     under_some_schedules(program)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("leaves", [False, True])
 def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
     """Each arrives once, or is returned; in order (BUS-MSG-15, BUS-DEREG-4)."""

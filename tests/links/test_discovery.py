@@ -83,6 +83,7 @@ def test_two_machines_find_each_other_and_talk(site: Site, port: int) -> None:
         assert (machine.name, machine.state) == (THERE, MachineState.LINKED)
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-6")
 def test_running_masters_use_a_group_key_that_replaces_another(
     site: Site, port: int

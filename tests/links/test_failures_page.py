@@ -110,6 +110,7 @@ def test_commands_under_way_are_in_doubt_and_queued_ones_reach_the_next_task() -
         assert got == [3, 4, 5]
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-8")
 def test_a_subscription_resumes_when_its_notifier_returns(near: Bus) -> None:
     """The subscription persists; a notification without a subscriber is lost."""

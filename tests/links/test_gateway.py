@@ -85,6 +85,7 @@ def is_direct(bus: Bus, name: str) -> bool:
     return found.credentials.is_direct
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-16", "BUS-MSG-8")
 @pytest.mark.parametrize(
     ("here", "there"),
@@ -146,6 +147,7 @@ def test_another_master_is_the_gateway_after_the_first_is_lost(site: Site) -> No
         assert far("made['echo'].got") == [1, 3]
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-16", "BUS-DEREG-9")
 def test_the_loss_of_a_process_behind_a_gateway_is_noticed(site: Site) -> None:
     with behind_gateways(site) as (near, far, _):

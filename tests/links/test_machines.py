@@ -113,6 +113,7 @@ def test_a_relative_name_never_leaves_its_machine(site: Site) -> None:
 # Identity.
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-5")
 @pytest.mark.parametrize("dials", ["the impostor", "the other"])
 def test_a_machine_speaks_only_for_the_name_in_its_certificate(
@@ -204,6 +205,7 @@ def test_another_process_takes_over_the_links_with_other_machines(site: Site) ->
             assert far(f"bus.call('ism://{HERE}/late', 3, timeout=20)") == 3
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-9")
 def test_a_machine_that_ends_takes_its_tasks_with_it_and_may_come_back(
     site: Site,

@@ -7,6 +7,8 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from bus.core.wire import CloseSlab, Release, SlabAnswer
 from bus.links.lease_account import LeaseAccount
 from bus.links.lent_bodies import LentBodies
@@ -33,8 +35,6 @@ from tests.links.memory_ends import (
 )
 
 if TYPE_CHECKING:
-    import pytest
-
     from bus.core.wire import MemoryFrame
 
 __all__ = ["all_closed"]  # a fixture
@@ -181,6 +181,7 @@ def test_messages_without_room_are_counted() -> None:
     del kept
 
 
+@pytest.mark.deep
 @clause("MC-8", "MC-38", "MC-39")
 def test_of_a_hundred_recipients_each_gets_only_the_first_message_of_a_slab_by_its_link(
     owner: Owner,

@@ -255,6 +255,7 @@ input()
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stage", ["closes its links", "is a zombie", "is reaped"])
 @clause("MC-32")
 def test_all_leases_of_a_killed_process_are_released(stage: str) -> None:

@@ -87,6 +87,7 @@ _STRANGER = """
 """
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-2", "BUS-SEC-4", "BUS-INIT-5")
 @as_root
 @pytest.mark.parametrize("which", ["Master", "Slave*"])

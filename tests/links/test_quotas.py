@@ -143,6 +143,7 @@ _KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
 }
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("what", _KEPT)
 @pytest.mark.parametrize(

@@ -249,6 +249,7 @@ def owners(master: Bus) -> dict[str, object]:
     return dict(comm_of(master).remote.name_registry.users.owners())
 
 
+@pytest.mark.deep
 @clause("OPEN-21")
 def test_a_bus_of_a_process_that_ends_by_itself_is_left_in_order(
     near: Bus, own_run_directory: Path

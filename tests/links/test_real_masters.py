@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 IS_MASTER = "bus._node.comm.remote.topology.is_master"
 
 
+@pytest.mark.deep
 @clause("BUS-INIT-1", "BUS-INIT-2", "BUS-INIT-6")
 def test_of_ten_that_start_at_once_one_is_master_and_all_are_joined() -> None:
     with ExitStack() as stack:

@@ -300,6 +300,7 @@ def is_as_ever(process: Process, send_batch: SendBatch, interrupted: bytes) -> N
     all_is_given_back(process)
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-1", "BUS-MSG-15")
 @pytest.mark.parametrize(
     "state", ["new", "posted", "longer", "taken", "full of others'"]
@@ -351,6 +352,7 @@ def test_an_interrupt_while_room_is_reclaimed_loses_no_room(how: str) -> None:
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-1", "BUS-MSG-15")
 @pytest.mark.parametrize("needed", [False, True])
 def test_an_interrupt_while_the_comm_thread_takes_or_others_need_room(

@@ -66,6 +66,7 @@ class Asleep:
                 seen.add("asked")
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-4")
 @pytest.mark.parametrize(
     "wakers",
@@ -142,6 +143,7 @@ def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
     )
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
 @pytest.mark.parametrize("armed", [False, True])
 def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:

@@ -278,6 +278,7 @@ def traffic(near: Bus, far: Bus, number: int) -> None:
     task.deregister()
 
 
+@pytest.mark.deep
 @clause("QB-SOCK-10", "BUS-CHAN-9")
 @pytest.mark.parametrize("post", [in_comm_thread, in_task_thread])
 def test_a_thread_outlives_a_lack_of_memory_at_any_call(

@@ -134,6 +134,7 @@ def test_free_queues_are_two_deques() -> None:
     run_state_machine_as_test(Free)
 
 
+@pytest.mark.deep
 @clause("MC-6")
 def test_user_queues_are_deques() -> None:
     run_state_machine_as_test(Users)

@@ -71,6 +71,7 @@ def test_without_peers_a_message_is_dropped_and_a_later_peer_does_not_get_it(
     assert early.stats.dropped == {DropReason.NO_PEER: 1}
 
 
+@pytest.mark.deep
 @clause("BP-19")
 def test_the_messages_of_each_peer_arrive_in_order(
     transport: str, tmp_path: Path, *, native: bool

@@ -101,6 +101,7 @@ def test_a_pair_with_a_short_queue_sends_after_an_interrupt() -> None:
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 @clause("BP-6")
 def test_a_coroutine_with_a_short_queue_sends_after_an_interrupt() -> None:
     def case(struck: Blow) -> None:
@@ -118,6 +119,7 @@ async def _send(socket: PairSocket, body: bytes) -> None:
     await aio.wrap(socket).send(body, 0)
 
 
+@pytest.mark.deep
 @clause("BP-4")
 @pytest.mark.parametrize("room", [9, 2])
 def test_an_interrupted_hand_over_costs_no_peer_a_message_of_the_batch(

@@ -60,6 +60,7 @@ class Peer:
             data = data[end:]
 
 
+@pytest.mark.deep
 @clause("BP-4")
 @pytest.mark.parametrize("ends", ["by a fault of the peer", "by a close"])
 @pytest.mark.parametrize("transport", ["ipc", "tcp"])

@@ -48,6 +48,7 @@ def test_every_field_of_every_record_is_a_column(tmp_path: Path) -> None:
             assert row[name] == getattr(record, name), name
 
 
+@pytest.mark.deep
 def test_no_field_of_the_record_is_forgotten() -> None:
     columns = {column.name for column in EVENTS}
     told_otherwise = {"mid": "port", "version": None, "mark": None}
@@ -57,6 +58,7 @@ def test_no_field_of_the_record_is_forgotten() -> None:
         assert column is None or column in columns
 
 
+@pytest.mark.deep
 def test_numbers_of_all_sizes_keep_their_bits(tmp_path: Path) -> None:
     top, most = 2**64 - 1, COUNT_MAX
     with Journal(tmp_path) as journal:

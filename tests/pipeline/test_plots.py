@@ -50,6 +50,7 @@ def test_a_legend_of_short_names_has_three_columns() -> None:
     assert len(tops) == 1
 
 
+@pytest.mark.deep
 def test_an_axis_of_dropped_messages_has_whole_numbers() -> None:
     axis = plots.TimeAxis(start_us=0, end_us=10_000_000, width_us=1_000_000)
 

@@ -90,6 +90,7 @@ def test_every_verdict_is_there_with_its_promise(tmp_path: Path) -> None:
     assert page.text.count("12\u202f345") == len(RULES)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("verdict", "sign"),
     [("PASS", "✓"), ("FAIL", "✗"), ("UNKNOWN", "?"), ("nothing to check", "∅")],

@@ -244,6 +244,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
+@pytest.mark.deep
 def test_the_child_of_a_fork_can_close_objects_that_another_thread_had_locked() -> None:
     """Nothing waits there for a thread that no longer exists; the names are free."""
     assert _end_of(FORK_WHILE_LOCKED) == (0, b"")

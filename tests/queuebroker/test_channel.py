@@ -103,6 +103,7 @@ class TwoEnds(RuleBasedStateMachine):
             assert mine.sent == peers.received + mine.dropped + peers.pending
 
 
+@pytest.mark.deep
 @clause("QB-CHAN-1", "QB-CHAN-2", "QB-CHAN-4", "QB-CHAN-6")
 def test_two_ends_of_a_channel_behave_like_the_model() -> None:
     """Each result and state is the model's; no byte outside a range changes."""

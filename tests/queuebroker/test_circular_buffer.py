@@ -153,6 +153,7 @@ class ByteBuffer(RuleBasedStateMachine):
         assert content[: len(self.model)] == self.model
 
 
+@pytest.mark.deep
 @clause("QB-BUF-6")
 def test_the_message_buffer_is_a_deque_with_a_limit() -> None:
     """`full()`, `empty()`, `len()` and the order match, also around the ring."""

@@ -79,6 +79,7 @@ def test_an_import_in_a_patched_process_names_the_library() -> None:
     )
 
 
+@pytest.mark.deep
 def test_an_import_where_there_is_no_epoll_says_that_it_needs_linux() -> None:
     """Without the check, too, it fails to import `open_bus`."""
     exit_code, _, complaints = run("""

@@ -271,6 +271,7 @@ def test_a_timeout_says_the_seconds(
     assert str(connecting.value) == f"cannot connect: no broker accepted at {place}"
 
 
+@pytest.mark.deep
 @clause("QB-RDV-4", "QB-RDV-16", "QB-BOOK-2")
 def test_brokers_behave_like_the_model() -> None:
     """Matches, waiting callers and rejections are those of the model."""

@@ -90,6 +90,7 @@ class WaitListMachine(RuleBasedStateMachine):
         assert {one for one in self.listed if one.locked()} == self.asleep
 
 
+@pytest.mark.deep
 def test_a_wait_list_wakes_its_oldest_sleeper_and_drops_no_waiter() -> None:
     run_state_machine_as_test(WaitListMachine)
 

@@ -86,6 +86,7 @@ def test_the_machine_of_the_sender_precedes_all_others(
     rest(stage)
 
 
+@pytest.mark.deep
 @clause("BUS-NAME-8")
 @pytest.mark.parametrize("sender", ["s1", "s2"])
 @pytest.mark.parametrize("seed", range(8))

@@ -66,6 +66,7 @@ def test_a_machine_without_room_for_searches_is_asked_once(
     assert searches(stage).count(("m1/s1", "m2/s1", True)) == 1
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-21", "BUS-FLOW-1")
 @pytest.mark.parametrize("sender", ["s1", "s3"])
 def test_a_slave_that_keeps_no_more_searches_is_asked_once_for_each_export(

@@ -37,6 +37,7 @@ def wait(stage: Stage, told: list[float], longest_s: float = 2.0) -> None:
         stage.soon(0.0005)
 
 
+@pytest.mark.deep
 @clause("BUS-MSG-18", "BUS-RELAY-8")
 @pytest.mark.parametrize("machines", [1, 2])
 @pytest.mark.parametrize("where", ["s1", "s2", "s3", "s4"])
@@ -97,6 +98,7 @@ def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
     assert len(third_told) == 1
 
 
+@pytest.mark.deep
 @clause("BUS-MSG-18")
 @pytest.mark.parametrize("heir", ["s2", "s3", "s4"])
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.003, 0.2])

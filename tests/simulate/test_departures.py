@@ -45,6 +45,7 @@ def test_every_process_is_notified_once_of_a_deregistration() -> None:
     assert set(stage.relays("s2")) == {"g"}
 
 
+@pytest.mark.deep
 @clause("BUS-ENT-17")
 def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
     """Each of the tasks has extracted a message from the same process."""
@@ -63,6 +64,7 @@ def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
     assert [len(each.acks.extracted) for each in peers] == [0] * len(peers)
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-4", "BUS-DEREG-8", "BUS-MOVE-4")
 @pytest.mark.parametrize("to", ["s1", "s2", "s3", "s4"])
 @pytest.mark.parametrize("seed", range(5))
@@ -329,6 +331,7 @@ def test_a_name_that_is_claimed_again_and_again_loses_no_message() -> None:
     stage.world.checks.rest()
 
 
+@pytest.mark.deep
 @clause("BUS-MOVE-8")
 @pytest.mark.parametrize("after", [0.001 * number for number in range(0, 40, 2)])
 def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> None:

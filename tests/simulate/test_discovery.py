@@ -100,6 +100,7 @@ def test_a_machine_that_vanishes_is_forgotten_after_the_lease() -> None:
     assert "m1" not in dialler.redial_at
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-3", "BUS-DISC-10")
 def test_most_machines_join_in_time_although_datagrams_are_lost() -> None:
     """With 30 % loss, at least 99 % of all pairs are linked within 5 s."""

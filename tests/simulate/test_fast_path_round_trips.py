@@ -210,6 +210,7 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     assert not talk.asking.acks.in_exchange
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9", "BUS-FLOW-7")
 def test_an_interrupt_enters_a_question_as_sent_as_a_whole_or_not_at_all() -> None:
     went = list[int]()
@@ -237,6 +238,7 @@ def test_an_interrupt_enters_a_question_as_sent_as_a_whole_or_not_at_all() -> No
     assert {0, 1} == set(went)
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9", "AMO-7", "BUS-FLOW-7")
 def test_an_interrupt_loses_no_answer_and_no_acknowledgement() -> None:
     """A frame that was not committed as received is resent, and committed then."""

@@ -196,6 +196,7 @@ def test_a_receive_that_is_interrupted_as_it_begins_to_wait(
     apart(case)
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9")
 def test_a_receiver_interrupted_during_a_peer_loss_notices_the_loss(
     pair: Callable[[], Ends],

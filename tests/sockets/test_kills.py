@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from specs.clauses import clause
 from tests.sockets import kills
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.deep
 @clause("QB-SOCK-4")
 def test_a_killed_process_leaves_nothing_behind_and_hangs_no_peer(
     capsys: pytest.CaptureFixture[str],

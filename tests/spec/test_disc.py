@@ -142,6 +142,7 @@ def test_ten_threads_disconnect_one_end_and_the_first_reason_stays() -> None:
         assert id(caught.value.__cause__) in seen
 
 
+@pytest.mark.deep
 @clause("QB-DISC-1")
 @pytest.mark.usefixtures("eager_switching")
 def test_a_watcher_never_sees_the_status_of_an_end_move_back() -> None:

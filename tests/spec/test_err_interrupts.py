@@ -111,6 +111,7 @@ right.disconnect()
 """
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9")
 def test_a_thousand_signals_in_each_blocking_call_change_nothing() -> None:
     """Tested in accept, connect, receive and send; then exactly capacity sends fit."""
@@ -241,6 +242,7 @@ WOKEN: dict[str, tuple[QueueCall, QueueCall]] = {
 }
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("name", WOKEN)
 def test_an_interrupted_call_leaves_no_waiter_asleep(name: str) -> None:

@@ -111,6 +111,7 @@ def test_exhaustive_search_finds_the_fault(name: str) -> None:
     assert found.kind is kind
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", FAULTS)
 def test_random_search_finds_the_fault(name: str, seed: int) -> None:

@@ -26,6 +26,7 @@ def path_of(folder: Path, length: int) -> str:
     return f"{folder}/".ljust(length, "p")
 
 
+@pytest.mark.deep
 @BOTH
 @ROLES
 def test_a_path_of_107_bytes_connects(

@@ -64,6 +64,7 @@ def test_messages_of_every_length_arrive_unchanged_in_both_directions(
         expect_in_order(ours, [message])
 
 
+@pytest.mark.deep
 @clause("BP-19")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_burst_to_nng_arrives_whole_and_in_order(

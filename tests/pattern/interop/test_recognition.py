@@ -36,6 +36,7 @@ def counted_events(peer: ForeignPeer) -> dict[str, int]:
     }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("library", ["nng", "nanomsg"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])

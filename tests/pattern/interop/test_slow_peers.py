@@ -122,6 +122,7 @@ def test_messages_of_nng_beyond_our_queue_are_dropped_and_counted(
     assert after.dropped == {DropReason.RECEIVE_QUEUE: 84}
 
 
+@pytest.mark.deep
 @clause("BP-18")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("quiet_library", ["nng", "nanomsg", "ours"])

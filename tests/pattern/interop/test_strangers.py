@@ -84,6 +84,7 @@ def test_a_dialler_with_a_wrong_handshake_is_closed(
     check_served(ours, other)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("wrong", WRONG_HANDSHAKES.values(), ids=WRONG_HANDSHAKES)
 def test_a_listener_with_a_wrong_handshake_is_disconnected_and_dialled_again(
