@@ -66,5 +66,5 @@ LEVELS: Final = {level.name: level for level in (BRIEF, QUICK, FULL, SAMPLE, BYT
 def inside() -> Level:
     """Return the level for tests inside of the fast kind."""
     random = among(1, SAMPLE.random)
-    limit = among(4, SAMPLE.limit)
+    limit = among(2, SAMPLE.limit)
     return attrs.evolve(SAMPLE, limit=limit, random=random, least=random)
