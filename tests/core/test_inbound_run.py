@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +68,23 @@ def test_the_rest_of_a_run_does_not_count_as_read() -> None:
     assert [each._number for each in rest] == [*range(FIRST + 3, FIRST + len(PAYLOADS))]
     assert {each._account for each in rest} == {"account"}
     assert run.rest() == []
+
+
+@clause("BUS-MSG-3", "AMO-28")
+@pytest.mark.parametrize("subscriptions", [(), ("first", "second")])
+def test_a_message_that_is_read_has_what_a_callback_may_ask_for(
+    subscriptions: tuple[str, ...],
+) -> None:
+    """A command is accounted for by its run; a notification knows its account."""
+    run = InboundRun(TO, SOURCE, PAYLOADS, None, FIRST, 9.5, subscriptions)
+    run._account = "account"
+
+    message = next(run.read("reference"))
+
+    assert message.kind is (Kind.NOTIFICATION if subscriptions else Kind.COMMAND)
+    assert (message.payload, message.reference) == (PAYLOADS[0], "reference")
+    assert (message._source, message._to) == (SOURCE, TO)
+    assert (message.subscriptions, message.gap) == (subscriptions, 0)
+    assert message._account == ("account" if subscriptions else None)
+    assert (message._id, message._number, message._size) == (0, 0, 0)
+    assert not message.wants_reply

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from bus.core.discovery.machine_table import CONFLICTS_S, Change
 from bus.core.remote.name_conflicts import REMEDY
 from bus.core.wire import Error, Ping, Pong, Reason
 from bus.machine_info import MachineState
 from bus.rights import Credentials
 from specs.clauses import clause
+from tests.core.test_discovered_machines import ADDRESS, heard
 from tests.core.test_known_machines import known
 from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames
 
@@ -64,6 +66,27 @@ def test_a_conflict_is_reported_for_a_minute_after_its_last_sign() -> None:
     connect(one, two, 1, FIRST, None, 1.0, HOST)
     assert told(two, 60.9) == [("m1", HOST)]
     assert told(two, 61.1) == []
+
+
+@clause("BUS-DISC-8")
+def test_a_conflict_of_announcements_is_reported_for_twice_their_interval() -> None:
+    """Discovery tells of it once in an interval while it lasts; one may come late."""
+    master = Master("m1")
+    heard(master, Change.CONFLICT)  # at 1 s
+
+    assert told(master, 2 * CONFLICTS_S + 0.9) == [("m2", ADDRESS)]
+    assert told(master, 2 * CONFLICTS_S + 1.0) == []
+
+
+@clause("BUS-DISC-8")
+def test_a_clone_where_a_machine_was_found_is_reported_with_that_address() -> None:
+    """The dial is known by the name of the machine, which nobody can dial."""
+    one = Master("m1")
+    heard(one, Change.FOUND)
+
+    connect(one, Master("m1", machine_id="id2", incarnation=9), 1, "m2", None)
+
+    assert told(one) == [("m1", ADDRESS)]
 
 
 @clause("BUS-DISC-8")

@@ -337,3 +337,25 @@ def test_an_answer_that_cannot_be_packed_is_sent_as_an_error(
     ]
     assert [run.flags for run in sent] == [FAILED]
     assert re.match(text, str(decode(sent[0].bodies[0])))
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize(("less", "flags"), [(0, RAW), (1, FAILED)])
+def test_an_answer_as_long_as_its_peer_accepts_is_sent(less: int, flags: int) -> None:
+    """A longer one is sent as an error."""
+    scene = Scene()
+    body = bytes(1000)
+    f = scene.number(scene.f)
+    (question,) = items(scene.come(scene.run(f, b"1", flags=RAW | WANTS_REPLY)))
+    assert isinstance(question, Incoming)
+    scene.peer.message_bytes_max = len(body) - less
+
+    assert scene.here.remote.outbound_messages.answer(question, body)
+
+    sent = [
+        run
+        for action in scene.here.remote.flush(scene.stage.world.now)
+        if isinstance(action, Send) and isinstance(action.frame, Batch)
+        for run in action.frame.runs
+    ]
+    assert [run.flags for run in sent] == [flags]

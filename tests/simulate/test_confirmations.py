@@ -344,3 +344,18 @@ def test_a_subscriber_waits_no_longer_once_its_process_is_the_first_master() -> 
     wait(stage, told)
 
     assert not before
+
+
+@clause("BUS-MSG-18")
+def test_a_process_that_joins_later_is_not_asked_to_confirm() -> None:
+    """No subscriber waits for it, and its PONG may have the number of another PING."""
+    stage = Stage(slaves=1)
+    told = ask(stage.task("h", "s2"))
+    wait(stage, told)
+
+    stage.world.start("m1", "s3")
+    stage.soon()
+
+    received = stage.frames("s1", "s3")
+    asked = [each.confirm for each in received if isinstance(each, Subscribe)]
+    assert asked == [0]
