@@ -82,6 +82,10 @@ class Traffic:
     deaths: the recorded deaths. bus: the state of the bus.
     """
 
+    # Of the current journal; `enter` assigns both.
+    _journal: int
+    _name: Callable[[int], str]
+
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
         self.operations = 0
@@ -91,10 +95,8 @@ class Traffic:
         self._findings: list[Finding] = []
         # The first record of each call that blocked, by journal, kind and ticket.
         self._begins: dict[tuple[int, int, int], int] = {}
-        # Of the current journal: its channels by number, and its own number.
+        # The channels of the current journal, by number.
         self._met_here: dict[int, Channel] = {}
-        self._journal = 0
-        self._name: Callable[[int], str] = lambda _: ""
 
     def enter(self, journal: int, name: Callable[[int], str]) -> None:
         """Begin a journal; ``name`` maps its name numbers to texts."""

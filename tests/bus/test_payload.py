@@ -418,6 +418,10 @@ def test_the_size_is_that_of_the_encoding(payload: Payload) -> None:
 
 
 @given(number=INTEGERS)
+@example(number=-33)
+@example(number=-32)
+@example(number=127)
+@example(number=128)
 def test_the_size_of_an_integer_is_that_of_its_encoding(number: int) -> None:
     assert size_of(number) == len(encode(number))
 

@@ -182,6 +182,17 @@ def test_a_view_of_a_frame_is_decoded_as_bytes_are() -> None:
     assert all(map(is_, map(type, payload), (bytes, str)))
 
 
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize("count", [1, 15, 16])
+def test_the_last_item_of_a_container_is_within_it(count: int) -> None:
+    """The first byte of a container with up to 15 items holds their number."""
+    items: list[object] = [*range(count - 1), nested(DEPTH_MAX)]
+
+    for value in (items, dict(enumerate(items))):
+        with pytest.raises(WireError, match="more than 32 deep"):
+            check_depth(msgspec.msgpack.encode(value))
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (16, 0), (0, 16)])
 def test_a_container_beside_another_is_no_level(before: int, after: int) -> None:
     value: object = 1

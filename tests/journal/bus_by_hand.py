@@ -25,6 +25,7 @@ __all__ = [
     "A",
     "B",
     "C",
+    "answered",
     "arrives",
     "bus",
     "gone",

@@ -28,10 +28,13 @@ from tests.journal.bus_by_hand import (
     A,
     B,
     C,
+    answered,
     arrives,
     bus,
     heard,
+    inside,
     sent,
+    taken,
 )
 from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
 from tests.journal.bus_history import clean_bus, kill_on_bus, process, step
@@ -84,6 +87,14 @@ def test_each_rule_says_how_much_it_checked() -> None:
 
     counts = {each.rule: each.checked for each in result.verdicts}
     assert (counts["B1"], counts["B2"], counts["B3"], counts["B5"]) == (1, 3, 3, 1)
+
+
+@clause("B5")
+def test_an_answer_has_no_turn_that_could_be_checked() -> None:
+    result = checked(bus(*inside(1), *taken(1), *answered(1)))
+
+    counts = {each.rule: each.checked for each in result.verdicts}
+    assert (counts["B1"], counts["B3"], counts["B5"]) == (2, 2, 1)
 
 
 @clause("B1", "B2", "B3", "B5")

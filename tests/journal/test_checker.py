@@ -147,6 +147,26 @@ def test_each_rule_says_how_much_it_checked() -> None:
     }
 
 
+def test_a_message_that_arrived_with_another_size_counts_for_each_rule() -> None:
+    """It has left the fast path, with one SEND and one RECEIVE."""
+    result = checked(met(*sent(1), *received(1, size=9)))
+
+    counts = {each.rule: each.checked for each in result.verdicts}
+    assert [counts[rule] for rule in ("Q3", "Q4", "Q5", "Q8")] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("missing", [Kind.ACCEPT_END, Kind.CONNECT_END])
+def test_either_end_alone_gives_the_names_of_both_sides(missing: Kind) -> None:
+    history = met(*sent(1, 2), *received(2, 1))
+    history.entries = [each for each in history.entries if each.kind is not missing]
+    history.number()
+
+    named = {(each.sender, each.receiver) for each in checked(history).violations}
+
+    assert ("b", "a") in named
+    assert named <= {("b", "a"), ("a", "b")}
+
+
 def test_a_wild_number_does_not_fill_the_memory() -> None:
     result = checked(met(*sent(1, 2**62 - 1), *received(1, 2**62 - 1)))
 

@@ -94,6 +94,22 @@ def test_idle_slabs_are_closed_for_another_one_the_least_recently_used_first(
 
 
 @clause("MC-36")
+def test_no_idle_slab_is_closed_once_there_is_room_to_the_byte() -> None:
+    arena = Arena(5 * MIB)
+    one = arena.add_recipient()
+    idle = []
+    for size in (MIB, LEAST):  # slabs of 4 MiB and of 1 MiB
+        [placement] = publish(arena, bytes(size), [one])
+        assert arena.release(one, placement.slab, placement.lease)
+        idle.append(placement.slab)
+
+    publish(arena, bytes(MIB // 2), [one])  # a slab of 4 MiB
+
+    assert (arena.take_closed(), arena.size) == (idle[:1], 5 * MIB)
+    arena.close()
+
+
+@clause("MC-36")
 def test_a_slab_of_one_buffer_is_made_before_an_idle_one_is_closed() -> None:
     arena = Arena(4 * MIB)
     one = arena.add_recipient()

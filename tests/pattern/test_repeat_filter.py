@@ -74,7 +74,6 @@ def test_without_a_time_nothing_is_filtered() -> None:
     assert found.without_repeats(run) == [run]
 
 
-@pytest.mark.deep
 @clause("BP-16")
 def test_the_messages_that_are_remembered_are_bounded(clock: Clock) -> None:
     repeats = RepeatFilter(1e9).repeats

@@ -155,6 +155,25 @@ def test_a_new_master_decides_once_all_slaves_have_announced_their_tasks() -> No
 
 
 @clause("OPEN-3", "OPEN-1")
+def test_a_new_master_does_not_wait_for_a_slave_that_joins_and_is_lost() -> None:
+    """The slave stops before it has announced its tasks."""
+    stage = Stage(relink_timeout_s=0.2)
+    stage.soon()
+    stage.process("s1").die()
+    master, slave = stage.process("s2"), stage.process("s3")
+    stage.world.promote(master)
+    while slave.key not in {each.key for each in master.remote.topology.joined()}:
+        stage.soon(0.0005)
+    task = stage.task("a", "s2")
+    slave.die()
+    assert not task.confirmed
+
+    stage.soon(0.5)
+
+    assert task.confirmed
+
+
+@clause("OPEN-3", "OPEN-1")
 def test_a_master_that_replaces_another_one_at_its_start_knows_its_slaves() -> None:
     stage = Stage()
     holder = stage.task("a", "s2")

@@ -289,3 +289,20 @@ def test_a_watcher_gets_departures_when_its_own_machine_has_no_master() -> None:
     stage.world.promote(stage.process("s3"))
     stage.soon(5.0)
     assert seen(watchers[1:]) == [ALL]
+
+
+@clause("BUS-DEREG-2")
+@pytest.mark.parametrize(
+    ("specification", "names"),
+    [("ism://m2/t/s1", {"t/s1"}), ("ism://m2/u/*", set()), ("t/*", set())],
+    ids=["one task", "another name", "another machine"],
+)
+def test_a_late_watch_reports_the_known_tasks_that_it_matches_and_no_other(
+    specification: str, names: set[str]
+) -> None:
+    stage, _ = watched_machine()
+    late = stage.task("late", "s1")
+
+    late.process.watch(late, specification)
+
+    assert seen([late]) == [names]
