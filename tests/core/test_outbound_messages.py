@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from bus.core.local.actions import Post, Send
 from bus.core.local.inbound_run import InboundRun
@@ -26,6 +27,7 @@ from bus.core.wire import (
 )
 from bus.message import Incoming, Kind
 from bus.payload import decode, encode
+from bus.rights import Credentials, Rights
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
@@ -359,3 +361,28 @@ def test_an_answer_as_long_as_its_peer_accepts_is_sent(less: int, flags: int) ->
         for run in action.frame.runs
     ]
     assert [run.flags for run in sent] == [flags]
+
+
+@clause("BUS-SEC-1", "BUS-MSG-13")
+@pytest.mark.parametrize("mid", [0, 5])
+def test_a_denied_command_is_answered_whether_or_not_its_sender_records_it(
+    mid: int,
+) -> None:
+    """This process records nothing."""
+    scene = Scene()
+    scene.peer.credentials = Credentials(
+        rights=Rights(register=(), command=(), subscribe=())
+    )
+    question = scene.run(scene.number(scene.f), b"1", flags=RAW | WANTS_REPLY)
+
+    actions = scene.come(replace(question, mid=mid, hop=1))
+
+    assert items(actions) == []
+    sent = [
+        run
+        for action in scene.here.remote.flush(scene.stage.world.now)
+        if isinstance(action, Send) and isinstance(action.frame, Batch)
+        for run in action.frame.runs
+    ]
+    assert [run.flags for run in sent] == [FAILED]
+    assert "access is denied" in str(decode(sent[0].bodies[0]))
