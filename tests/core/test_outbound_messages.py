@@ -370,9 +370,7 @@ def test_a_denied_command_is_answered_whether_or_not_its_sender_records_it(
 ) -> None:
     """This process records nothing."""
     scene = Scene()
-    scene.peer.credentials = Credentials(
-        rights=Rights(register=(), command=(), subscribe=())
-    )
+    scene.peer.credentials = Credentials(rights=Rights(command=()))
     question = scene.run(scene.number(scene.f), b"1", flags=RAW | WANTS_REPLY)
 
     actions = scene.come(replace(question, mid=mid, hop=1))

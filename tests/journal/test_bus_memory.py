@@ -1,4 +1,4 @@
-"""Memory that the small checker keeps per bus message until all is read."""
+"""Memory that the small checker keeps per message until all is read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from bus.journal.bus_traffic import BusTraffic
+from bus.journal.flow import Counts, Flow
 from bus.journal.format import Kind, Record
 
 MESSAGES = 5000
@@ -39,3 +40,20 @@ def test_a_message_that_arrived_takes_no_more_than_its_packed_records() -> None:
     assert kept / MESSAGES < KEPT_MAX
     counts = {"B1": MESSAGES, "B2": MESSAGES, "B3": MESSAGES, "B5": MESSAGES}
     assert traffic.checked() == counts
+
+
+def test_a_message_of_a_channel_that_arrived_in_its_turn_takes_only_its_size() -> None:
+    """Records kept as objects take several hundred bytes."""
+    flow = Flow(2)
+
+    tracemalloc.start()
+    try:
+        for seq in range(1, MESSAGES + 1):
+            flow.send(seq, 8, 1, 2 * seq, 10**15)
+            flow.receive(seq, 8, 1, 2 * seq + 1, 10**15)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept / MESSAGES < 16
+    assert flow.counts() == Counts(MESSAGES, MESSAGES, MESSAGES)
