@@ -228,8 +228,7 @@ class IncomingStreams(Generic[M]):
         horizon = None if self._horizons is None else self._horizons.of(sender)
         if horizon is None:
             return None
-        stream = self._stream(horizon.number + 1)
-        return _Sender(horizon.epoch, stream, open=False)
+        return _Sender(horizon.epoch, self._stream(horizon.number + 1))
 
     def _stream(self, first: int) -> IncomingStream[M]:
         return IncomingStream(
