@@ -228,7 +228,8 @@ class IncomingStreams(Generic[M]):
         horizon = None if self._horizons is None else self._horizons.of(sender)
         if horizon is None:
             return None
-        return _Sender(horizon.epoch, self._stream(horizon.number + 1))
+        stream = self._stream(horizon.number + 1)
+        return _Sender(horizon.epoch, stream)
 
     def _stream(self, first: int) -> IncomingStream[M]:
         return IncomingStream(
