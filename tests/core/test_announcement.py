@@ -50,6 +50,16 @@ def test_the_longest_announcement_fits_into_its_bound() -> None:
     assert decode_announcement(data) == longest
 
 
+@clause("BUS-DISC-4")
+def test_the_versions_of_an_announcement_are_in_order() -> None:
+    data = encode_announcement(announcement("m", versions=(1, 2)), ())
+    swapped = data.replace(b"versions\x92\1\2", b"versions\x92\2\1")
+    assert decode_announcement(data).versions == (1, 2)
+
+    with pytest.raises(WireError, match="lowest and highest, got 2, 1"):
+        decode_announcement(swapped)
+
+
 @clause("BUS-SEC-6")
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_one_changed_byte_is_noticed(at: int, change: int) -> None:

@@ -130,9 +130,13 @@ def test_a_run_that_follows_is_accepted_at_once_as_it_would_be_one_by_one(
 
 
 @clause("AMO-5", "AMO-10")
-def test_messages_that_follow_without_a_gap_are_accepted_at_once() -> None:
+@pytest.mark.parametrize("strict", [False, True])
+def test_messages_that_follow_without_a_gap_are_accepted_at_once(strict: bool) -> None:
     """If there is a gap below it, or the floor abandons a message, it is checked."""
-    stream: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=RANGES)
+    stream: IncomingStream[int] = IncomingStream(
+        window=WINDOW, ranges_max=RANGES, strict=strict
+    )
+    assert stream.accept_next(1, 0, 1)
     assert stream.accept_next(1, 4, 1)
     assert stream.accept_next(5, 3, 5)
     assert not stream.accept_next(7, 3, 5)  # already accepted

@@ -318,6 +318,16 @@ def test_every_field_is_bounded(
         decode(control(FrameType[name], **fields | {field: beyond}))
 
 
+@clause("BUS-MOVE-9")
+def test_a_task_moves_to_another_machine_of_the_same_bus() -> None:
+    new = control(FrameType.ERROR, reason="moved", text="ism://m/a")
+    assert decode(new) == wire.Error(reason=wire.Reason.MOVED, text="ism://m/a")
+
+    for text in ("a", "ism://*/a", "ism://bus1@m/a"):
+        with pytest.raises(WireError, match="must name a machine and no bus"):
+            decode(control(FrameType.ERROR, reason="moved", text=text))
+
+
 def names_in(data: bytes) -> Iterator[int]:
     """Yield the positions of the names that must be legal."""
     for key in ("bus", "machine", "machine_id", "process", "name", "specification"):

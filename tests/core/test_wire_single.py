@@ -34,7 +34,7 @@ _FLAGS = (0, WANTS_REPLY, FAILED, RAW, RAW | WANTS_REPLY)
 @st.composite
 def lone_batches(draw: st.DrawFn) -> Batch:
     """Draw batches of one short message."""
-    first = draw(st.integers(1, NUMBERS - 2))
+    first = draw(st.integers(1, NUMBERS - 1))
     above = draw(st.integers(0, min(first - 1, 2**32 - 1)))
     short = st.integers(0, 2**32 - 1)
     run = Run(
@@ -158,6 +158,32 @@ def test_decode_lone_declines_a_batch_that_is_not_one_short_message(
     runs: list[Run],
 ) -> None:
     assert decode_single(encode(Batch(1, 2, 5, 5, runs))) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "fault"),
+    [
+        pytest.param(17, b"\0\0\0\5", id="a floor below 1"),
+        pytest.param(45, b"\0\2", id="two runs announced"),
+        pytest.param(47, b"\0\2", id="two messages announced"),
+        pytest.param(57, b"\xff", id="an unknown kind"),
+        pytest.param(58, b"\x80", id="an unknown flag"),
+        pytest.param(72, b"\0\2", id="two messages in the run"),
+        pytest.param(82, b"\0\0\0\2", id="a longer body announced"),
+    ],
+)
+def test_decode_lone_declines_a_frame_with_one_invalid_field(
+    at: int, fault: bytes
+) -> None:
+    run = Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, (b"a",))
+    frame = encode(Batch(1, 2, 5, 5, [run]))
+    assert decode_single(frame) is not None
+
+    frame = frame[:at] + fault + frame[at + len(fault) :]
+
+    assert decode_single(frame) is None
+    with pytest.raises(WireError):
+        decode(frame)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x0e", bytes(200)])

@@ -141,6 +141,11 @@ def test_a_negative_count_is_refused(count: int) -> None:
         right.read_exactly(count)
 
 
+def test_a_read_of_no_bytes_returns_at_once() -> None:
+    with channel_pair() as (_, right):
+        assert right.read_exactly(0, timeout=0) == b""
+
+
 def test_an_incomplete_read_hands_over_its_bytes_with_side_and_cause() -> None:
     fault = RuntimeError("disk full")
     with channel_pair(4) as (left, right):

@@ -167,6 +167,18 @@ def test_the_byte_buffer_is_a_bytearray_with_a_limit() -> None:
     run_state_machine_as_test(ByteBuffer)
 
 
+def test_a_message_is_pulled_only_if_it_is_the_oldest_and_is_counted() -> None:
+    buffer = CircularBufferQueue[str](2)
+    for message in ("first", "second"):
+        buffer.push(message)
+
+    pulled = [buffer.pull_only_locked(each) for each in ("second", "first", "first")]
+
+    assert pulled == [False, True, False]
+    assert buffer.pulled() == 1
+    assert buffer.items_locked() == ["second"]
+
+
 @pytest.mark.parametrize("byte", [-1, 256, 10**9])
 def test_a_byte_out_of_range_is_refused(byte: int) -> None:
     buffer = CircularBuffer(1)

@@ -26,6 +26,7 @@ from tests.support import taken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from queuebroker.channel.side import Side
     from queuebroker.observer import Watch
     from specs.models.answers import Answer
     from specs.models.queue import Messages
@@ -176,6 +177,25 @@ def test_a_verdict_reads_buffers_and_flags() -> None:
     assert connection.receive_verdict(1) is Verdict.REFUSE
 
 
+def test_a_receive_does_not_wait_after_a_disconnect_between_its_two_reads() -> None:
+    connection = _connection()
+    connection.send_locked(1, b"unread")
+
+    class Interrupted(CircularBufferQueue[Message]):
+        """A buffer whose side a signal handler disconnects after the first read."""
+
+        __slots__ = ()
+
+        def drained(self) -> bool:
+            answer = super().drained()
+            connection.close_locked(0, None, Reason.NONE)
+            return answer
+
+    connection.flows[0].buffer.__class__ = Interrupted
+
+    assert connection.receive_verdict(0) is Verdict.REFUSE
+
+
 def test_a_strict_side_refuses_where_another_drops() -> None:
     connection = _connection(strict=True)
     for side in (0, 1):
@@ -218,6 +238,29 @@ def test_a_close_that_was_interrupted_in_the_middle_goes_on_when_repeated() -> N
     connection.close_locked(0, None, Reason.NONE)
 
     assert connection.flows[0].buffer.empty()
+    assert _balanced(connection)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_no_buffer_stores_a_message_after_a_close_of_either_side(side: Side) -> None:
+    connection = _connection()
+
+    connection.close_locked(side, None, Reason.NONE)
+
+    for flow in connection.flows:
+        assert not flow.buffer.push_locked(b"late")
+        assert flow.buffer.empty()
+
+
+def test_a_read_within_a_disconnect_of_its_own_thread_sees_its_end() -> None:
+    connection = _connection()
+    connection.send_locked(1, b"unread")
+
+    with connection.lock:
+        connection.closed[0] = True  # as far as the interrupted disconnect had come
+        unread = connection.read(lambda: len(connection.flows[0].buffer))
+
+    assert unread == 0
     assert _balanced(connection)
 
 

@@ -13,6 +13,7 @@ from queuebroker import DisconnectedQueueError, MessageQueue
 from queuebroker.waiting.readiness import Readiness
 from specs.clauses import clause
 from tests.meetings import queues
+from tests.pairs import look_away, queue_pair
 from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
@@ -82,6 +83,17 @@ def test_each_end_has_one_descriptor_for_life() -> None:
 
         assert mine != other
         assert left.fileno() == mine
+
+
+def test_a_handler_within_an_observed_call_is_refused_a_descriptor() -> None:
+    with queue_pair(observer=look_away) as (left, _):
+        with (
+            left._connection.lock,
+            pytest.raises(RuntimeError, match="cannot make a descriptor: this signal"),
+        ):
+            left.fileno()
+
+        assert left._connection.readiness == [None, None]
 
 
 def test_a_new_descriptor_shows_earlier_messages_and_disconnects() -> None:

@@ -229,7 +229,7 @@ class IncomingStreams(Generic[M]):
         if horizon is None:
             return None
         stream = self._stream(horizon.number + 1)
-        return _Sender(horizon.epoch, stream, open=False)
+        return _Sender(horizon.epoch, stream)
 
     def _stream(self, first: int) -> IncomingStream[M]:
         return IncomingStream(

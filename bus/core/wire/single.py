@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from bus.core.streams.incoming_stream import NUMBERS
 from bus.core.wire.batch import (
     FAILED,
     FOLLOWS_MIN,
@@ -157,7 +156,7 @@ def decode_single(frame: bytes) -> Batch | None:
         or messages != 1
         or length != size
         or size >= FOLLOWS_MIN
-        or not above_floor < first < NUMBERS
+        or above_floor >= first
         or flags not in _FLAGS
         or kind not in _KINDS
         or (flags & LEASED and size != LOCATION_BYTES)
