@@ -452,3 +452,12 @@ def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
     relay.expire(1.0)
 
     assert not relay.busy
+
+
+def test_only_answers_that_wait_are_counted_as_waiting_answers() -> None:
+    """Windows limit the commands, so a backlog of answers does not include them."""
+    relay = RelayMachine().relay
+    relay.append([outbound_run((b"command",))])
+    relay.append([outbound_run((b"answer",), kind=Kind.COMMAND_RESPONSE)] * 2)
+
+    assert relay.waiting_answers() == (2, 12)
