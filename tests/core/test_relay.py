@@ -20,16 +20,19 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from bus.config import BusConfig
+from bus.core.local.trace import Trace
 from bus.core.peer.limits import Limits
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
 from bus.core.wire import Ack, Batch, Characteristics, Gap
+from bus.events import BusOperation, BusReason
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.sessions import link_up, outbound_run
+from tests.core.test_trace import Notes
 
 if TYPE_CHECKING:
     from bus.core.peer.outbound_run import OutboundRun
@@ -461,3 +464,27 @@ def test_only_answers_that_wait_are_counted_as_waiting_answers() -> None:
     relay.append([outbound_run((b"answer",), kind=Kind.COMMAND_RESPONSE)] * 2)
 
     assert relay.waiting_answers() == (2, 12)
+
+
+@clause("B3")
+@pytest.mark.parametrize(
+    ("lost", "operation", "reason"),
+    [
+        (False, BusOperation.DISCARD, BusReason.UNWANTED),
+        (True, BusOperation.IN_DOUBT, BusReason.PROCESS_LOST),
+    ],
+)
+def test_an_answer_that_was_under_way_to_a_released_relay_is_recorded(
+    *, lost: bool, operation: BusOperation, reason: BusReason
+) -> None:
+    """As discarded, or as in doubt if the process of its addressee is lost."""
+    machine, notes = RelayMachine(), Notes()
+    kind = Kind.COMMAND_RESPONSE
+    trace = Trace(notes, kind, 5, 1, mid=3, accepted_as=BusOperation.RESPOND)
+    trace.record_accepted(7)
+    machine.relay.append([outbound_run((b"a",), kind=kind, name=None, trace=trace)])
+    machine.relay.pump()
+
+    assert machine.relay.take_unacked(lost=lost) == []
+
+    assert notes.told[-1] == (operation, 3, 7, 0, reason)

@@ -166,6 +166,21 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
     assert one.flush(NOW) == []
 
 
+def test_many_control_frames_are_acknowledged_at_once() -> None:
+    """Otherwise a peer that sends nothing else would keep all of them."""
+    one = session()
+    link_up(one)
+    for _ in range(63):
+        one.acks.count_control()
+    assert one.flush(NOW) == []
+
+    one.acks.count_control()
+
+    (ack,) = one.flush(NOW)
+    assert isinstance(ack, Ack)
+    assert ack.heard == 64
+
+
 def batch_of(one: Session) -> Batch:
     """Return the frame of one message that a session sends to relay 9."""
     one.send(9, [outbound_run([b"x"])])
