@@ -488,3 +488,31 @@ def test_an_answer_that_was_under_way_to_a_released_relay_is_recorded(
     assert machine.relay.take_unacked(lost=lost) == []
 
     assert notes.told[-1] == (operation, 3, 7, 0, reason)
+
+
+@clause("BUS-ENT-17", "BUS-DEREG-5")
+@pytest.mark.parametrize("extracted", [True, False])
+def test_a_relay_awaits_no_answer_for_a_task_that_deregistered(
+    *, extracted: bool
+) -> None:
+    """Otherwise the relay, and its link, would be kept for the answers for ever."""
+    machine = RelayMachine()
+    relay, tasks = machine.relay, [*SENDERS.values()]
+    for number, source in enumerate(tasks):
+        message = Incoming(Kind.COMMAND, b"x", _source=source, wants_reply=True)
+        run = outbound_run(
+            (b"x",), id=number, source=source, message=message, name=None
+        )
+        relay.append([run])
+    relay.pump()
+    if extracted:
+        relay.on_all_extracted()
+
+    gone: Any = tasks[0]
+    relay.on_departure(gone)
+
+    assert [
+        relay.is_unanswered(source, number) for number, source in enumerate[Any](tasks)
+    ] == [False, True]
+    relay.on_all_extracted()
+    assert [source for source, _ in relay.asked] == tasks[1:]

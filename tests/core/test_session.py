@@ -119,6 +119,22 @@ def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
     assert one.outgoing.floor == 2
 
 
+@clause("BUS-RELAY-9")
+def test_a_new_incarnation_receives_no_acknowledgement_for_the_previous_one() -> None:
+    one = session()
+    link_up(one)
+    one.acks.on_received(Acknowledgement(8))
+    one.acks.on_extracted(4, 3, NOW)
+    one.acks.count_control()
+    assert one.acks.is_due(NOW)
+
+    one.reset()
+
+    assert not one.acks.is_due(NOW + LIMITS.ack_delay_s)
+    assert (one.acks.received, one.acks.controls_received) == (Acknowledgement(1), 0)
+    assert not one.acks.extracted
+
+
 @clause("BUS-DEREG-5")
 def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
     one = session()
