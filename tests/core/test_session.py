@@ -197,9 +197,9 @@ def test_many_control_frames_are_acknowledged_at_once() -> None:
     assert ack.heard == 64
 
 
-def batch_of(one: Session) -> Batch:
+def batch_of(one: Session, source: int = 1) -> Batch:
     """Return the frame of one message that a session sends to relay 9."""
-    one.send(9, [outbound_run([b"x"])])
+    one.send(9, [outbound_run([b"x"], relay=source)])
     batch = one.flush(NOW)[0]
     assert isinstance(batch, Batch)
     return batch
@@ -221,6 +221,18 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert one.acks.next_check(NOW, ready=True) == NOW + 6 * LIMITS.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
+
+
+@clause("BUS-RELAY-9")
+def test_messages_of_one_task_after_another_acknowledge_what_each_extracted() -> None:
+    """So no ACK frame repeats the extractions of the first task."""
+    one = session()
+    link_up(one)
+
+    for relay in (1, 2):
+        one.acks.on_extracted(relay, 1, NOW)
+        assert batch_of(one, relay).extracted == 1
+        assert one.ack_at is None
 
 
 @clause("BUS-RELAY-9")
@@ -267,9 +279,12 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
 def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> None:
     one = session()
     link_up(one)
+    one.acks.on_extracted(1, 1, NOW)
     one.acks.on_received(Acknowledgement(4, ((2, 3),)))
 
-    assert batch_of(one).acknowledged == 0
+    batch = batch_of(one)
+
+    assert (batch.acknowledged, batch.extracted) == (0, 0)
 
 
 @clause("BUS-ENT-17")
