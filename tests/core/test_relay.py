@@ -516,3 +516,19 @@ def test_a_relay_awaits_no_answer_for_a_task_that_deregistered(
     ] == [False, True]
     relay.on_all_extracted()
     assert [source for source, _ in relay.asked] == tasks[1:]
+
+
+@clause("BUS-RELAY-10")
+def test_a_message_that_was_sent_at_once_is_sent_again_on_a_new_link() -> None:
+    machine = RelayMachine()
+    session = machine.peer.session
+    machine.relay.send_at_once(outbound_run((b"x",)))
+    assert machine.relay.present == 1
+
+    session.detach()
+    link_up(session, 2, known=5)
+
+    (batch,) = session.flush(0.0)
+    assert isinstance(batch, Batch)
+    assert (batch.floor, batch.first) == (1, 1)
+    assert [(run.to, [*run.bodies]) for run in batch.runs] == [(3, [b"x"])]
