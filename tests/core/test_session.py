@@ -342,6 +342,22 @@ def test_the_first_frame_names_the_epoch_that_is_remembered_of_the_peer() -> Non
     assert one.attach(3, 9).known == 7
 
 
+@clause("BUS-RELAY-10")
+def test_the_first_frame_on_a_link_states_how_much_has_arrived() -> None:
+    """Both as found when the previous link opened, and since then."""
+    one = session()
+    assert one.attach(1).last == 0
+    one.open(opening(), Acknowledgement(4))
+    assert one.attach(2).last == 3
+    one.open(opening(), Acknowledgement(4))
+
+    one.acks.on_received(Acknowledgement(6))
+    one.acks.count_control()
+
+    frame = one.attach(3)
+    assert (frame.last, frame.heard) == (5, 1)
+
+
 @clause("AMO-17")
 def test_a_session_takes_another_epoch_only_before_it_is_open() -> None:
     one = session()
