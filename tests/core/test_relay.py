@@ -6,6 +6,7 @@ same as if each message had a run of its own.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -532,3 +533,46 @@ def test_a_message_that_was_sent_at_once_is_sent_again_on_a_new_link() -> None:
     assert isinstance(batch, Batch)
     assert (batch.floor, batch.first) == (1, 1)
     assert [(run.to, [*run.bodies]) for run in batch.runs] == [(3, [b"x"])]
+
+
+@clause("BUS-MSG-15")
+def test_only_notifications_whose_sender_has_earlier_messages_wait() -> None:
+    """However many of them are ahead of the notifications of another sender."""
+    machine = RelayMachine()
+    peer, audience = machine.peer, machine.peer.audience
+    peer.relays[machine.relay.number] = machine.relay
+    machine.relay.append([outbound_run((b"earlier",), turn=1)])
+    for turn, sender in enumerate((1, 1, 2, 2), 2):
+        audience.append([notification(sender, turn)])
+
+    audience.pump()
+
+    assert [run.relay for run in audience.queue] == [1, 1]
+    assert [run.relay for _, run in audience.unacked] == [2, 2]
+
+
+@clause("BUS-FLOW-3", "BUS-MOVE-8")
+def test_a_restarted_process_gets_no_gap_of_its_previous_incarnation() -> None:
+    peer = RelayMachine().peer
+    peer.count_dropped(notification(1, 1))
+
+    peer.forget()
+    peer.send_gap(notification(1, 2))
+
+    assert peer.session.flush(0.0) == []
+
+
+@clause("BUS-RELAY-9")
+def test_extractions_are_settled_for_each_task_that_has_none_unread() -> None:
+    """Tasks with nothing to settle, or nothing yet, do not keep others from it."""
+    peer = RelayMachine().peer
+    tasks: list[Any] = [SimpleNamespace(relay=relay) for relay in (1, 2, 3)]
+    _, second, third = [peer.receipts(task) for task in tasks]
+    second.expect(20)
+    third.expect(30)
+
+    assert not peer.settle_receipts(lambda relay: relay != 2, 0.0)
+
+    assert peer.acks.extracted == {3: 30}
+    assert peer.settle_receipts(lambda _: True, 0.0)
+    assert peer.acks.extracted == {2: 20, 3: 30}
