@@ -498,7 +498,8 @@ def test_a_relay_awaits_no_answer_for_a_task_that_deregistered(
 ) -> None:
     """Otherwise the relay, and its link, would be kept for the answers for ever."""
     machine = RelayMachine()
-    relay, tasks = machine.relay, [*SENDERS.values()]
+    relay = machine.relay
+    tasks: list[Any] = [*SENDERS.values()]
     for number, source in enumerate(tasks):
         message = Incoming(Kind.COMMAND, b"x", _source=source, wants_reply=True)
         run = outbound_run(
@@ -509,11 +510,10 @@ def test_a_relay_awaits_no_answer_for_a_task_that_deregistered(
     if extracted:
         relay.on_all_extracted()
 
-    gone: Any = tasks[0]
-    relay.on_departure(gone)
+    relay.on_departure(tasks[0])
 
     assert [
-        relay.is_unanswered(source, number) for number, source in enumerate[Any](tasks)
+        relay.is_unanswered(source, number) for number, source in enumerate(tasks)
     ] == [False, True]
     relay.on_all_extracted()
     assert [source for source, _ in relay.asked] == tasks[1:]
