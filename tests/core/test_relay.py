@@ -6,6 +6,7 @@ same as if each message had a run of its own.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,16 +21,19 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from bus.config import BusConfig
+from bus.core.local.trace import Trace
 from bus.core.peer.limits import Limits
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
 from bus.core.wire import Ack, Batch, Characteristics, Gap
+from bus.events import BusOperation, BusReason
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.sessions import link_up, outbound_run
+from tests.core.test_trace import Notes
 
 if TYPE_CHECKING:
     from bus.core.peer.outbound_run import OutboundRun
@@ -452,3 +456,123 @@ def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
     relay.expire(1.0)
 
     assert not relay.busy
+
+
+def test_only_answers_that_wait_are_counted_as_waiting_answers() -> None:
+    """Windows limit the commands, so a backlog of answers does not include them."""
+    relay = RelayMachine().relay
+    relay.append([outbound_run((b"command",))])
+    relay.append([outbound_run((b"answer",), kind=Kind.COMMAND_RESPONSE)] * 2)
+
+    assert relay.waiting_answers() == (2, 12)
+
+
+@clause("B3")
+@pytest.mark.parametrize(
+    ("lost", "operation", "reason"),
+    [
+        (False, BusOperation.DISCARD, BusReason.UNWANTED),
+        (True, BusOperation.IN_DOUBT, BusReason.PROCESS_LOST),
+    ],
+)
+def test_an_answer_that_was_under_way_to_a_released_relay_is_recorded(
+    *, lost: bool, operation: BusOperation, reason: BusReason
+) -> None:
+    """As discarded, or as in doubt if the process of its addressee is lost."""
+    machine, notes = RelayMachine(), Notes()
+    kind = Kind.COMMAND_RESPONSE
+    trace = Trace(notes, kind, 5, 1, mid=3, accepted_as=BusOperation.RESPOND)
+    trace.record_accepted(7)
+    machine.relay.append([outbound_run((b"a",), kind=kind, name=None, trace=trace)])
+    machine.relay.pump()
+
+    assert machine.relay.take_unacked(lost=lost) == []
+
+    assert notes.told[-1] == (operation, 3, 7, 0, reason)
+
+
+@clause("BUS-ENT-17", "BUS-DEREG-5")
+@pytest.mark.parametrize("extracted", [True, False])
+def test_a_relay_awaits_no_answer_for_a_task_that_deregistered(
+    *, extracted: bool
+) -> None:
+    """Otherwise the relay, and its link, would be kept for the answers for ever."""
+    machine = RelayMachine()
+    relay = machine.relay
+    tasks: list[Any] = [*SENDERS.values()]
+    for number, source in enumerate(tasks):
+        message = Incoming(Kind.COMMAND, b"x", _source=source, wants_reply=True)
+        run = outbound_run(
+            (b"x",), id=number, source=source, message=message, name=None
+        )
+        relay.append([run])
+    relay.pump()
+    if extracted:
+        relay.on_all_extracted()
+
+    relay.on_departure(tasks[0])
+
+    assert [
+        relay.is_unanswered(source, number) for number, source in enumerate(tasks)
+    ] == [False, True]
+    relay.on_all_extracted()
+    assert [source for source, _ in relay.asked] == tasks[1:]
+
+
+@clause("BUS-RELAY-10")
+def test_a_message_that_was_sent_at_once_is_sent_again_on_a_new_link() -> None:
+    machine = RelayMachine()
+    session = machine.peer.session
+    machine.relay.send_at_once(outbound_run((b"x",)))
+    assert machine.relay.present == 1
+
+    session.detach()
+    link_up(session, 2, known=5)
+
+    (batch,) = session.flush(0.0)
+    assert isinstance(batch, Batch)
+    assert (batch.floor, batch.first) == (1, 1)
+    assert [(run.to, [*run.bodies]) for run in batch.runs] == [(3, [b"x"])]
+
+
+@clause("BUS-MSG-15")
+def test_only_notifications_whose_sender_has_earlier_messages_wait() -> None:
+    """However many of them are ahead of the notifications of another sender."""
+    machine = RelayMachine()
+    peer, audience = machine.peer, machine.peer.audience
+    peer.relays[machine.relay.number] = machine.relay
+    machine.relay.append([outbound_run((b"earlier",), turn=1)])
+    for turn, sender in enumerate((1, 1, 2, 2), 2):
+        audience.append([notification(sender, turn)])
+
+    audience.pump()
+
+    assert [run.relay for run in audience.queue] == [1, 1]
+    assert [run.relay for _, run in audience.unacked] == [2, 2]
+
+
+@clause("BUS-FLOW-3", "BUS-MOVE-8")
+def test_a_restarted_process_gets_no_gap_of_its_previous_incarnation() -> None:
+    peer = RelayMachine().peer
+    peer.count_dropped(notification(1, 1))
+
+    peer.forget()
+    peer.send_gap(notification(1, 2))
+
+    assert peer.session.flush(0.0) == []
+
+
+@clause("BUS-RELAY-9")
+def test_extractions_are_settled_for_each_task_that_has_none_unread() -> None:
+    """Tasks with nothing to settle, or nothing yet, do not keep others from it."""
+    peer = RelayMachine().peer
+    tasks: list[Any] = [SimpleNamespace(relay=relay) for relay in (1, 2, 3)]
+    _, second, third = [peer.receipts(task) for task in tasks]
+    second.expect(20)
+    third.expect(30)
+
+    assert not peer.settle_receipts(lambda relay: relay != 2, 0.0)
+
+    assert peer.acks.extracted == {3: 30}
+    assert peer.settle_receipts(lambda _: True, 0.0)
+    assert peer.acks.extracted == {2: 20, 3: 30}

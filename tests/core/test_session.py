@@ -119,6 +119,22 @@ def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
     assert one.outgoing.floor == 2
 
 
+@clause("BUS-RELAY-9")
+def test_a_new_incarnation_receives_no_acknowledgement_for_the_previous_one() -> None:
+    one = session()
+    link_up(one)
+    one.acks.on_received(Acknowledgement(8))
+    one.acks.on_extracted(4, 3, NOW)
+    one.acks.count_control()
+    assert one.acks.is_due(NOW)
+
+    one.reset()
+
+    assert not one.acks.is_due(NOW + LIMITS.ack_delay_s)
+    assert (one.acks.received, one.acks.controls_received) == (Acknowledgement(1), 0)
+    assert not one.acks.extracted
+
+
 @clause("BUS-DEREG-5")
 def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
     one = session()
@@ -166,9 +182,24 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
     assert one.flush(NOW) == []
 
 
-def batch_of(one: Session) -> Batch:
+def test_many_control_frames_are_acknowledged_at_once() -> None:
+    """Otherwise a peer that sends nothing else would keep all of them."""
+    one = session()
+    link_up(one)
+    for _ in range(63):
+        one.acks.count_control()
+    assert one.flush(NOW) == []
+
+    one.acks.count_control()
+
+    (ack,) = one.flush(NOW)
+    assert isinstance(ack, Ack)
+    assert ack.heard == 64
+
+
+def batch_of(one: Session, source: int = 1) -> Batch:
     """Return the frame of one message that a session sends to relay 9."""
-    one.send(9, [outbound_run([b"x"])])
+    one.send(9, [outbound_run([b"x"], relay=source)])
     batch = one.flush(NOW)[0]
     assert isinstance(batch, Batch)
     return batch
@@ -190,6 +221,18 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert one.acks.next_check(NOW, ready=True) == NOW + 6 * LIMITS.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
+
+
+@clause("BUS-RELAY-9")
+def test_messages_of_one_task_after_another_acknowledge_what_each_extracted() -> None:
+    """So no ACK frame repeats the extractions of the first task."""
+    one = session()
+    link_up(one)
+
+    for relay in (1, 2):
+        one.acks.on_extracted(relay, 1, NOW)
+        assert batch_of(one, relay).extracted == 1
+        assert one.ack_at is None
 
 
 @clause("BUS-RELAY-9")
@@ -236,9 +279,12 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
 def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> None:
     one = session()
     link_up(one)
+    one.acks.on_extracted(1, 1, NOW)
     one.acks.on_received(Acknowledgement(4, ((2, 3),)))
 
-    assert batch_of(one).acknowledged == 0
+    batch = batch_of(one)
+
+    assert (batch.acknowledged, batch.extracted) == (0, 0)
 
 
 @clause("BUS-ENT-17")
@@ -294,6 +340,22 @@ def test_the_first_frame_names_the_epoch_that_is_remembered_of_the_peer() -> Non
     one.open(opening(), Acknowledgement(1))
 
     assert one.attach(3, 9).known == 7
+
+
+@clause("BUS-RELAY-10")
+def test_the_first_frame_on_a_link_states_how_much_has_arrived() -> None:
+    """Both as found when the previous link opened, and since then."""
+    one = session()
+    assert one.attach(1).last == 0
+    one.open(opening(), Acknowledgement(4))
+    assert one.attach(2).last == 3
+    one.open(opening(), Acknowledgement(4))
+
+    one.acks.on_received(Acknowledgement(6))
+    one.acks.count_control()
+
+    frame = one.attach(3)
+    assert (frame.last, frame.heard) == (5, 1)
 
 
 @clause("AMO-17")

@@ -123,18 +123,17 @@ class RunQueue:
     ) -> OutboundRun:
         """Remove and return a run, or as many of its messages as may be sent now."""
         outbound_run = self.queue[at]
-        if len(outbound_run.bodies) > room or outbound_run.size > bytes_left:
-            fits = room
-            if outbound_run.size > bytes_left:
-                fits = 0
-                for body in outbound_run.bodies[:room]:
-                    if bytes_left <= 0 and fits:
-                        break
-                    bytes_left -= len(body)
-                    fits += 1
-            if fits < len(outbound_run.bodies):
-                self.queue[at] = outbound_run.part(fits)
-                return outbound_run.part(0, fits)
+        fits = room
+        if outbound_run.size > bytes_left:
+            fits = 0
+            for body in outbound_run.bodies[:room]:
+                if bytes_left <= 0 and fits:
+                    break
+                bytes_left -= len(body)
+                fits += 1
+        if fits < len(outbound_run.bodies):
+            self.queue[at] = outbound_run.part(fits)
+            return outbound_run.part(0, fits)
         del self.queue[at]
         return outbound_run
 
