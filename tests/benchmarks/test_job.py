@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.threads import Link
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("file", "given"),
     [

@@ -69,6 +69,7 @@ def test_an_address_is_read_and_written(text: str, address: Address) -> None:
     assert str(address) == text
 
 
+@pytest.mark.deep
 @clause("BUS-NAME-1")
 @given(module=modules, machine=machines, bus=buses, parts=st.integers(1, 3))
 def test_a_formatted_address_parses_to_an_equal_address(

@@ -142,6 +142,7 @@ def test_processes_that_come_later_are_listened_to(alpha: Far) -> None:
     assert "beta --> alpha  MSG " in lines[1]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_it_ends_when_its_time_is_over() -> None:
     result = verb("monitor", "--timeout", "0.3", "--type", "RELEASE")

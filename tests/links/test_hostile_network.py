@@ -127,6 +127,7 @@ def test_a_member_that_sends_too_much_before_hello_is_closed(
     joins(site, port, near)
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-11", "BUS-SEC-6", "OPEN-19")
 def test_a_flood_of_datagrams_keeps_no_machine_out(
     site: Site, port: int, near: Bus

@@ -122,6 +122,7 @@ def test_a_notification_dropped_for_newer_ones_is_recorded(tmp_path: Path) -> No
 # A recorded process with one that is not recorded.
 
 
+@pytest.mark.deep
 @clause("B1", "B2", "B3", "B5")
 @pytest.mark.parametrize("recorded", ["near", "far"])
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -93,6 +93,7 @@ def test_a_swap_changes_the_functions_of_the_running_library(
     assert [redial.next_pause(), redial.next_pause()] == [4.0, 4.0]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "edit",
     [

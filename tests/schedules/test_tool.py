@@ -155,6 +155,7 @@ def test_names_are_distinct_and_every_group_is_served() -> None:
     assert groups >= HARD
 
 
+@pytest.mark.deep
 def test_the_command_tells_failures_by_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
