@@ -70,7 +70,6 @@ class IncomingStreamMachine(RuleBasedStateMachine):
             assert self.handed == sorted(self.handed)
 
 
-@pytest.mark.deep
 @clause("AMO-3", "AMO-4", "AMO-5", "AMO-9", "AMO-10", "AMO-12", "AMO-14")
 def test_the_stream_accepts_the_same_messages_as_the_model() -> None:
     run_state_machine_as_test(IncomingStreamMachine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -66,7 +65,6 @@ class MissingTableMachine(RuleBasedStateMachine):
         assert all((n in self.table) is (n in self.plain) for n in range(self.end + 2))
 
 
-@pytest.mark.deep
 def test_the_table_holds_the_same_numbers_as_a_set() -> None:
     run_state_machine_as_test(MissingTableMachine)
 

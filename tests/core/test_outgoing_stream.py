@@ -99,7 +99,6 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         assert self.handed == sorted(set(self.handed))
 
 
-@pytest.mark.deep
 @clause("AMO-10", "AMO-12", "AMO-13", "AMO-23")
 def test_each_message_is_kept_until_its_fate_is_known() -> None:
     run_state_machine_as_test(OutgoingStreamMachine)

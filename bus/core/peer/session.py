@@ -123,6 +123,7 @@ class Session:
     def detach(self) -> None:
         """Stop using the link."""
         self.link, self.ready, self._held = None, False, None
+        self._outbox.clear()
 
     def open(self, frame: OpenStream, has: Acknowledgement) -> None:
         """Resume where the peer stopped; has: how much of its stream arrived here."""
