@@ -93,6 +93,13 @@ class AudienceAccount(BatchRoom):
         with lock:
             return self.admit_locked(message, dropped)
 
+    def has_gap(self, source: Entry) -> bool:
+        """Return True if the next notification of a task must report a gap.
+
+        It takes no lock: a gap that arises meanwhile is behind that notification.
+        """
+        return source in self._gaps
+
     def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
         oldest = next(iter(self._waiting))
         if isinstance(oldest, SendBatch):

@@ -36,6 +36,7 @@ from bus.links.peer_log import PeerLog
 from bus.links.relay_outbox import OutboundAnswer, RelayOutbox
 from bus.links.rounds import Rounds
 from bus.links.shutdown import Shutdown
+from bus.message import Incoming, Kind
 from bus.registration import Visibility
 from bus.threads.delivery import answer_of
 from bus.threads.internal_errors import InternalErrors
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from bus.core.wire import Identity
     from bus.links.link_policy import LinkBroker, LinkPolicy
     from bus.links.link_poller import LinkPoller
-    from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
@@ -96,7 +96,7 @@ class CommThread:
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
-        outbox = RelayOutbox(me, config, self.on_extracted, self.command)
+        outbox = RelayOutbox(me, config, self.on_extracted, self.send_now)
         self._relay_outbox: Final = outbox
         self.audience: Final[Entry] = outbox.audience
         self.account: Final = outbox.account
@@ -135,7 +135,7 @@ class CommThread:
         rounds = Rounds(exchange, remote, outbox, link_pool, setup, join_state, config)
         self._rounds: Final = rounds
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
-        driver = FastPathDriver(exchange, remote, link_pool, rounds)
+        driver = FastPathDriver(exchange, remote, link_pool, rounds, outbox.account)
         self._fast_path_driver: Final = driver
         self._shutdown: Final = Shutdown(exchange, remote, link_pool, rounds)
         self._inbound_delivery: Final = InboundDelivery(
@@ -283,9 +283,12 @@ class CommThread:
 
     # For the exchange.
 
-    def command(self, command: Incoming) -> bool:
-        """Send a command at once; return False if it must be posted as usual."""
-        return self._fast_path_driver.command(command)
+    def send_now(self, message: Incoming) -> bool:
+        """Send a message at once; return False if it must be posted as usual."""
+        driver = self._fast_path_driver
+        if message.kind is Kind.COMMAND:
+            return driver.command(message)
+        return driver.notify(message)
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to a question from another process."""

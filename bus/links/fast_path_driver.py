@@ -19,9 +19,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.inbound_run import InboundRun
+from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import FrameType
 from bus.links.fast_frames import RELEASE, FastFrames
+from bus.message import Incoming, Kind
 from bus.threads.fast_delivery import FastDelivery
 from queuebroker import _sync
 
@@ -32,10 +34,10 @@ if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.remote_manager import RemoteManager
     from bus.core.wire import Batch
+    from bus.links.audience_account import AudienceAccount
     from bus.links.link_poller import ReadLease
     from bus.links.link_pool import LinkPool
     from bus.links.rounds import Rounds
-    from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
@@ -65,6 +67,7 @@ class FastPathDriver:
 
     __slots__ = (
         "_acknowledgement_tracker",
+        "_audience",
         "_commanded_at",
         "_exchange",
         "_frames",
@@ -86,8 +89,10 @@ class FastPathDriver:
         remote: RemoteManager,
         link_pool: LinkPool,
         rounds: Rounds,
+        audience: AudienceAccount,
     ) -> None:
         self._exchange: Final = exchange
+        self._audience: Final = audience
         self._remote: Final = remote
         self._link_pool: Final = link_pool
         self._rounds: Final = rounds
@@ -171,22 +176,98 @@ class FastPathDriver:
         payload: Payload,
     ) -> tuple[_WaitableLink, bytes | Batch] | None:
         # Checked here, while no action is pending or under way that could send frames.
+        if self._has_earlier_work() or (waitable := self._waitable_link(peer)) is None:
+            return None
+        frame = frame_of(waitable, question, payload)
+        return None if frame is None else (waitable, frame)
+
+    def _has_earlier_work(self) -> bool:
+        """Return True if the comm thread has something that must go first."""
         rounds = self._rounds
-        if (
+        return bool(
             self._given
             or rounds.inbox.items
             or rounds.link_actions
             or rounds.links_reserved
             or self._link_pool.sending
-        ):
-            return None
+        )
+
+    def _waitable_link(self, peer: Peer) -> _WaitableLink | None:
+        """Return the link to a process; None if no task thread may use it."""
         waitable = self._waitable_links.get(peer)
         if waitable is None or waitable.fast_path.link != peer.session.link:
             waitable = self._new_waitable_link(peer)
+        return waitable
+
+    def notify(self, notification: Incoming) -> bool:
+        """Put a notification on the link of each process that subscribes.
+
+        Return False if it must be posted as usual; then none of them has it.
+        """
+        if (
+            notification.wants_reply
+            or notification._trace is not None
+            or not self._is_alone()
+            or self.hold.locked()
+        ):
+            return False
+        links: list[int] = []
+        try:
+            with self.hold:
+                frames = self._exchange.send_now(self._notify, notification, links)
+                if frames is None:
+                    return False
+                for link, frame in frames:
+                    if not self._frames.put(link, frame):
+                        self.check_link(link)
+        except BaseException:
+            # As in `_send`, for each process that has the notification on its account.
+            for link in links:
+                self.abort_link(link)
+            raise
+        return True
+
+    def _notify(
+        self, notification: Incoming, links: list[int]
+    ) -> list[tuple[int, bytes | Batch]] | None:
+        """Account for a notification as sent; return its frames.
+
+        links: takes the links whose accounts may have the notification.
+        """
+        source, remote = notification._source, self._remote
+        if self._has_earlier_work() or self._audience.has_gap(source):
+            return None
+        flags, body = pack_payload(notification.payload)
+        ways = []
+        for peer in remote.subscribed_peers(source):
+            waitable = self._waitable_link(peer)
             if waitable is None:
                 return None
-        frame = frame_of(waitable, question, payload)
-        return None if frame is None else (waitable, frame)
+            fast_path = waitable.fast_path
+            permit = fast_path.notification_permit(source, len(body))
+            if permit is None:
+                return None
+            ways.append((fast_path, permit))
+        if not (ways or notification.subscriptions):
+            source.no_subscriber += 1
+        outbound_run = OutboundRun(
+            Kind.NOTIFICATION,
+            source,
+            source.relay,
+            0,
+            flags,
+            next(remote.outbound_messages.turns),
+            None,
+            (body,),
+            len(body),
+        )
+        frames = []
+        for fast_path, permit in ways:
+            links.append(fast_path.link)
+            frames.append(
+                (fast_path.link, fast_path.notification(permit, outbound_run))
+            )
+        return frames
 
     @staticmethod
     def _command(
@@ -244,12 +325,21 @@ class FastPathDriver:
 
         last: the latest message for one of these tasks.
         """
-        if type(last) is not InboundRun or host.main:
+        if host.main:
             return
-        count = len(last.lengths)
-        if count < _MANY or last.lengths.total > count * _SHORT_MAX:
+        if type(last) is InboundRun:
+            count = len(last.lengths)
+            if count < _MANY or last.lengths.total > count * _SHORT_MAX:
+                return
+            peer: Peer = last.source.mailbox.peer
+        elif (
+            isinstance(last, Incoming)
+            and last.kind is Kind.NOTIFICATION
+            and last._trace is None
+        ):
+            peer = last._source.mailbox.peer
+        else:
             return
-        peer: Peer = last.source.mailbox.peer
         waitable = self._waitable_links.get(peer)
         if waitable is None or not waitable.fast_path.is_current:
             waitable = self._exchange.query(partial(self._new_waitable_link, peer))

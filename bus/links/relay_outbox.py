@@ -19,6 +19,7 @@ from bus.errors import InDoubtError
 from bus.links.audience_account import AudienceAccount
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import SealedBatch, SendBatch
+from bus.message import Kind
 from bus.registration import RegistrationId, Visibility
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import Request
@@ -87,7 +88,7 @@ class RelayOutbox:
         audience: stands for all remote tasks that subscribe to tasks of this process.
         account: the account of ``audience``.
         ident: the comm thread; None before it runs.
-        send_single: sends a single command at once; returns False if it may not.
+        send_single: sends a single message at once; returns False if it may not.
         errors: the internal errors of the comm thread that are still to be logged; each
             has ended a frame with its link, a message or a request, and nothing else.
 
@@ -206,7 +207,15 @@ class RelayOutbox:
         """
         longest = self._config.message_bytes_max - 8  # as above
         return SendBatch(
-            self.audience, source, self.account, self, None, longest, None, None
+            self.audience,
+            source,
+            self.account,
+            self,
+            None,
+            longest,
+            None,
+            self.send_single,
+            Kind.NOTIFICATION,
         )
 
     def ask(self, request: Callable[[], object]) -> None:

@@ -21,7 +21,7 @@ from bus.core.local.routing_table import Entry
 from bus.core.peer.outbound_run import commands_of
 from bus.core.wire import Bodies
 from bus.errors import BusFullError
-from bus.message import Incoming
+from bus.message import Incoming, Kind
 from bus.threads.inbox import Inbox
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after
@@ -111,8 +111,8 @@ class SendBatch:
           the maximum length of a payload.
         waits_s: returns how long the calling thread may wait for room; None if no
           message waits.
-        send_single: sends a single command at once, or returns False; None if every
-          message is posted.
+        send_single: sends a single message at once, or returns False.
+        kind: the kind of the messages.
 
     Attributes:
         to, source: the addressee, and the sending task.
@@ -144,6 +144,7 @@ class SendBatch:
         "_deadline",
         "_host",
         "_inbox",
+        "_kind",
         "_longest",
         "_room",
         "_send_single",
@@ -170,7 +171,8 @@ class SendBatch:
         timeout_s: float | None,
         payload_max: int,
         waits_s: Callable[[], float] | None,
-        send_single: Callable[[Incoming], bool] | None,
+        send_single: Callable[[Incoming], bool],
+        kind: Kind = Kind.COMMAND,
     ) -> None:
         self.to: Final = to
         self._room: Final = room
@@ -178,6 +180,7 @@ class SendBatch:
         self._inbox: Final = host.inbox
         self._timeout_s: Final = timeout_s
         self._send_single: Final = send_single
+        self._kind: Final = kind
         # Deadline of the first command; the others follow so soon that it fits them,
         # too.
         self._deadline: float | None = None
@@ -215,14 +218,19 @@ class SendBatch:
         return self._add_in_time(payload)
 
     def _send_alone(self, payload: bytes) -> bool:
-        """Send a command alone, if no earlier one is in the batch."""
-        if self._send_single is None or len(payload) > self._longest:
+        """Send a message alone, if no earlier one is in the batch."""
+        if len(payload) > self._longest:
             return False
-        [command] = commands_of(
-            self.source, self.to.name, (payload,), self._deadline_from_now()
+        message = Incoming(
+            self._kind,
+            payload,
+            _source=self.source,
+            _to=self.to,
+            _name=self.to.name,
+            _size=len(payload),
+            _deadline=self._deadline_from_now(),
         )
-        command._to = self.to
-        return self._send_single(command)
+        return self._send_single(message)
 
     def _deadline_from_now(self) -> float | None:
         if self._timeout_s is None:

@@ -255,18 +255,24 @@ class Account:
     ) -> Admission:
         """Put a message on the account, in the thread that hosts the receiver.
 
-        lock: the inbox's lock, taken only if `admit_at_once` refuses.
+        lock: the inbox's lock.
         """
-        if self.admit_at_once(message):
+        if self.admit_at_once(message, lock):
             return Admission.ACCEPTED
         with lock:
             return self.admit_locked(message, dropped)
 
-    def admit_at_once(self, message: Incoming) -> bool:
-        """Put a message on the account without a lock or a drop; return False if full.
+    def admit_at_once(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> bool:
+        """Put a message on the account without a drop; return False if it is full.
 
-        Only the thread that hosts the receiver may call this. It also returns False
-        under policy `drop-oldest`, or if a gap is to be reported.
+        Only the thread that hosts the receiver may call this. It also returns False if
+        a gap is to be reported.
+
+        lock: the inbox's lock, which only policy `drop-oldest` needs.
         """
         if self.gap:
             return False

@@ -97,8 +97,8 @@ class Comm(Protocol):
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a relay; it sends the messages parked for its name first."""
 
-    def command(self, command: Incoming) -> bool:
-        """Try to send a command at once; return False if it must be posted instead."""
+    def send_now(self, message: Incoming) -> bool:
+        """Try to send a message at once; return False if it must be posted instead."""
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to a message from another process."""

@@ -94,9 +94,13 @@ class DroppingAccount(Account):
             self._drop_oldest_locked(dropped)
         return some
 
-    def admit_at_once(self, _: Incoming) -> bool:
-        """Return False: a message is admitted under the lock (`Account`)."""
-        return False
+    def admit_at_once(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Put a message on the account if it drops none; see `Account`."""
+        with lock:
+            if self.full(message._size):
+                return False
+            self.admit_locked(message, [])
+            return True
 
     def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message off the account; see `Account.extract`."""

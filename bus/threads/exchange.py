@@ -173,7 +173,7 @@ class Exchange:
                 # which is harmless. Only the main thread can be interrupted, and it
                 # accepts nothing but answers here.
                 del todo[0]
-                return FastDelivery.DELIVERED
+                return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
             return FastDelivery.QUEUED
 
     def _try_accept(self, host: ThreadManager, action: Action) -> bool:
@@ -185,7 +185,12 @@ class Exchange:
         assert type(message) is Incoming
         if self.comm.holds(action.entry):
             return False
-        message._account = action.entry.mailbox.client.account
+        subscriptions = message.subscriptions
+        message._account = (
+            subscriptions[0]._account
+            if subscriptions
+            else action.entry.mailbox.client.account
+        )
         return host.accept(message)
 
     def decide_remote(self, event: Callable[[], Any]) -> None:

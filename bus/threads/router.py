@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bus.message import Incoming, Kind
+from bus.message import Incoming
 from bus.threads.account import Admission
 from queuebroker.arguments import deadline_after
 
@@ -96,11 +96,10 @@ class Router:
         if not (entry.remote and isinstance(message, Incoming)):
             return self._post(message, entry)
         try:
-            if message.kind is Kind.COMMAND:
-                comm = self.exchange.comm
-                assert comm is not None
-                if comm.command(message):
-                    return True
+            comm = self.exchange.comm
+            assert comm is not None
+            if comm.send_now(message):
+                return True
             return self._post(message, entry)
         finally:
             # Ends the sender's batches: no later command may overtake this message.

@@ -360,7 +360,7 @@ class ThreadManager:
         return Admission.ACCEPTED
 
     def accept(self, message: Delivery) -> bool:
-        """Put an item into a mailbox at once, without a lock or a wake-up.
+        """Put an item into a mailbox at once, without a wake-up.
 
         Return False and change nothing if the task has moved, or items are in the
         inbox, or the account does not admit the message at once.
@@ -369,7 +369,7 @@ class ThreadManager:
         if entry.host is not self or self.inbox.items:
             return False
         if isinstance(message, Incoming) and not message._account.admit_at_once(
-            message
+            message, self.inbox.lock
         ):
             return False
         self._put(entry.mailbox, message)

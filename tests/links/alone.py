@@ -169,6 +169,7 @@ class Alone:
                     end_memory_round=lambda: self.calls.append("memory"),
                 ),
             ),
+            audience=cast("Any", None),
         )
 
     def _run_urgent_part(self) -> None:

@@ -121,6 +121,10 @@ class DelayedAcks:
         if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
             self._due_now = True
 
+    def check_rarely(self) -> None:
+        """Check as rarely as in an exchange, since no sender waits for this number."""
+        self._exchanges = True
+
     def forget(self, relay: int) -> None:
         """Forget the extractions of a deregistered task: UNRELAY reports them."""
         for each in (

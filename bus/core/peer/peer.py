@@ -285,6 +285,10 @@ class Peer:
         """Count dropped notifications, their task's oldest ones (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += len(oldest.bodies) + oldest.gap
 
+    def has_gap(self, relay: int) -> bool:
+        """Return True if a local task's next notification must report a gap."""
+        return relay in self._gaps
+
     def send_gap(self, notification: OutboundRun) -> None:
         """Send a GAP before a task's next notification if any was dropped before it."""
         relay = notification.relay

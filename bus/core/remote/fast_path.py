@@ -1,10 +1,10 @@
 """`FastPath`: the fast path: a task thread sends or receives one message itself.
 
-The message is a single command or answer. The task thread accounts for it at once
-(streams, relays, receipts), under the exchange's lock. Only the simplest case takes
-this path: no other message waits for the link, and this one is alone, not recorded, and
-short or in shared memory. The comm thread sends or reads every other message in one of
-its rounds.
+The message is a single command, answer or notification. The task thread accounts for it
+at once (streams, relays, receipts), under the exchange's lock. Only the simplest case
+takes this path: no other message waits for the link, and this one is alone, not
+recorded, and short or in shared memory. The comm thread sends or reads every other
+message in one of its rounds.
 
 Interrupts: to account for a sent message, the thread first prepares all new values. It
 then publishes them in lines without a call or a loop, between which CPython raises no
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from bus.core.local.actions import Post, Reply
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
-from bus.core.peer.relay import RelayState
+from bus.core.peer.relay import AUDIENCE, RelayState
 from bus.core.peer.session import milliseconds_left
 from bus.core.remote.inbound import unpacked
 from bus.core.remote.next_frame import next_frame
@@ -34,19 +34,21 @@ from bus.core.wire import (
     FOLLOWS_MIN,
     LEASED,
     NO_DEADLINE,
+    RAW,
     WANTS_REPLY,
     Batch,
     decode_single,
 )
 from bus.errors import WireError
 from bus.message import Incoming, Kind
+from bus.payload import own_copy
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
     from bus.core.local.actions import Action
-    from bus.core.local.routing_table import Entry
+    from bus.core.local.routing_table import Audience, Entry
     from bus.core.peer.peer import Peer
     from bus.core.peer.relay import Relay
     from bus.core.remote.remote_manager import RemoteManager
@@ -91,6 +93,19 @@ class _Ends(Struct, frozen=True, eq=False):
     receipts: Receipts
 
 
+class _Notifier(Struct, frozen=True, eq=False):
+    """A task of the peer by relay number, and its subscribers; valid as a `_Permit`.
+
+    stream: the inbound stream of its process.
+    """
+
+    revision: int
+    source: int
+    relay: Relay
+    audience: tuple[Audience, ...]
+    stream: IncomingStream[tuple[int, Run]]
+
+
 class FastPath:
     """The fast path to one other process over one link; discarded with that link.
 
@@ -106,6 +121,7 @@ class FastPath:
     __slots__ = (
         "_acks",
         "_ends",
+        "_notifier",
         "_permit",
         "_remote",
         "_resolve_body",
@@ -132,6 +148,7 @@ class FastPath:
         self._acks: Final = peer.acks
         self._permit: _Permit | None = None
         self._ends: _Ends | None = None
+        self._notifier: _Notifier | None = None
 
     @property
     def is_current(self) -> bool:
@@ -193,6 +210,21 @@ class FastPath:
         )
         return self._send(permit, outbound_run, NO_DEADLINE)
 
+    def notification_permit(self, source: Entry, size: int) -> _Permit | None:
+        """Return the permission to send a notification at once; None if it must wait.
+
+        size: the length of its body in bytes.
+        """
+        permit = self._permit_for(self.peer.audience, source, Kind.NOTIFICATION, size)
+        return None if permit is None or size > permit.longest else permit
+
+    def notification(self, permit: _Permit, outbound_run: OutboundRun) -> bytes | Batch:
+        """Return the frame of a notification, which the caller must send at once.
+
+        permit: as `notification_permit` has returned it just now.
+        """
+        return self._send(permit, outbound_run, NO_DEADLINE)
+
     def _permit_for(
         self, relay: Relay, source: Entry, kind: Kind, size: int
     ) -> _Permit | None:
@@ -233,7 +265,7 @@ class FastPath:
             self.is_current
             and session.room
             and not session.has_unsent
-            and peer.relays.get(relay.number) is relay
+            and (relay is peer.audience or peer.relays.get(relay.number) is relay)
             and relay.opened
             and not relay.queue
             and not peer.notifying
@@ -247,6 +279,8 @@ class FastPath:
             or source.address.bus != relay.entry.address.bus  # no answer could come
             or source not in relay.users
         ):
+            return None
+        if kind is Kind.NOTIFICATION and peer.has_gap(source.relay):
             return None
         return _Permit(
             self._remote.manager.revision,
@@ -288,7 +322,12 @@ class FastPath:
         answers_only: accept no commands. After an interrupt a message may be delivered
           a second time, which is harmless only for an answer.
         """
-        found = self._read(data, answers_only=answers_only)
+        batch = decode_single(data)
+        if batch is None or not self._may_receive(batch):
+            return False
+        if batch.runs[0].kind is Kind.NOTIFICATION:
+            return not answers_only and self._notified(batch, now, todo)
+        found = self._read(batch, answers_only=answers_only)
         if found is None:
             return False
         batch, ends, payload = found
@@ -312,20 +351,22 @@ class FastPath:
             todo.append(action)
         return True
 
+    def _may_receive(self, batch: Batch) -> bool:
+        """Return True if the next message of the session has arrived."""
+        session = self._session
+        return (
+            session.link == self.link
+            and session.expects(batch)
+            and not self.peer.unresponsive
+            # Otherwise a horizon must be stored first (AMO-20), by an action of a
+            # round.
+            and self._is_covered(batch)
+        )
+
     def _read(
-        self, data: bytes, *, answers_only: bool
+        self, batch: Batch, *, answers_only: bool
     ) -> tuple[Batch, _Ends, Payload] | None:
-        """Return the contents of a frame; None if it must be read in the usual way."""
-        batch, session = decode_single(data), self._session
-        if (
-            batch is None
-            or session.link != self.link
-            or not session.expects(batch)
-            or self.peer.unresponsive
-            # A horizon must be stored first (AMO-20), by an action of a round.
-            or not self._is_covered(batch)
-        ):
-            return None
+        """Return a command or answer; None if it must be read in the usual way."""
         [run] = batch.runs
         answers = run.kind is Kind.COMMAND_RESPONSE
         if not answers and (answers_only or run.kind is not Kind.COMMAND):
@@ -359,6 +400,69 @@ class FastPath:
             return batch, ends, unpacked(run, run.bodies[0])
         except WireError:
             return None
+
+    def _notified(self, batch: Batch, now: float, todo: deque[Action]) -> bool:
+        """Accept a notification; append the actions for its subscribers to `todo`."""
+        [run] = batch.runs
+        notifier = self._notifier
+        if (
+            notifier is None
+            or notifier.revision != self._remote.manager.revision
+            or notifier.source != run.source
+        ):
+            notifier = self._notifier = self._new_notifier(run.source)
+        if (
+            notifier is None
+            or run.to != AUDIENCE
+            or run.mid
+            or run.flags & ~RAW
+            or not self._acknowledges_simply(batch, notifier.relay)
+        ):
+            return False
+        relay, [body] = notifier.relay, run.bodies
+        try:
+            payload = unpacked(run, body)
+        except WireError:
+            return False
+        posts = [
+            Post(
+                each.entry,
+                [
+                    Incoming(
+                        Kind.NOTIFICATION,
+                        own_copy(payload) if at else payload,
+                        subscriptions=each.subscriptions,
+                        gap=relay.gap,
+                        _source=relay.entry,
+                        _id=run.id,
+                        _to=each.entry,
+                        _size=len(body),
+                    )
+                ],
+            )
+            for at, each in enumerate(notifier.audience)
+        ]
+        self._on_ack(batch, relay)
+        self.peer.received_at = now
+        self._acks.on_received(Acknowledgement(batch.first + 1))
+        notifier.stream.next = batch.first + 1
+        self._acks.on_extracted(AUDIENCE, batch.first, now, len(body))
+        self._acks.check_rarely()
+        relay.gap = 0
+        todo += posts
+        return True
+
+    def _new_notifier(self, source: int) -> _Notifier | None:
+        """Look up the sender of a notification, and its subscribers here."""
+        peer, remote = self.peer, self._remote
+        relay, epoch = peer.relays.get(source), peer.session.their_epoch
+        if relay is None or epoch is None:
+            return None
+        audience = remote.relays.audience(relay)
+        stream = remote.inbound_messages.stream(peer, epoch)
+        if not audience or stream is None:
+            return None
+        return _Notifier(remote.manager.revision, source, relay, audience, stream)
 
     def _is_covered(self, batch: Batch) -> bool:
         """Return True if the message may be handed over without a write."""

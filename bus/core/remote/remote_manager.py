@@ -121,6 +121,7 @@ class RemoteManager:
             topology, manager, self.relays, self.idle_relays, self._remote_presence
         )
         self._matches: Final = self.remote_subscriptions.matches
+        self.subscribed_peers: Final = self._matches.subscribed_peers
         self._dialler: Final = MasterDialler(topology, master, static)
         self._conflicts: Final = NameConflicts(topology)
         self.discovered_machines: Final = DiscoveredMachines(
@@ -190,7 +191,7 @@ class RemoteManager:
 
         delivered: True if a subscriber in this process has received it.
         """
-        peers = self._matches.subscribed_peers(source)
+        peers = self.subscribed_peers(source)
         if not (peers or delivered):
             source.no_subscriber += 1
         self.outbound_messages.notify(peers, source, payload, question, trace, gap)
@@ -202,7 +203,7 @@ class RemoteManager:
 
         No subscriber in this process has received them. size: their total length.
         """
-        peers = self._matches.subscribed_peers(source)
+        peers = self.subscribed_peers(source)
         if not peers:
             source.no_subscriber += len(payloads)
         self.outbound_messages.notify_alike(peers, source, payloads, size, gap)
