@@ -79,6 +79,7 @@ _ENCODERS_IN_A_ROW_MAX: Final = 32
 _ANY_VALUE: Final = frozenset({type(None), bool, float, bytes})
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_TEXT: Final = frozenset({str})
 
 # Types that hold no other payload but may be subclassed or mutable.
 _SCALAR: Final = (str, int, float, bytes, bytearray, memoryview)
@@ -129,12 +130,32 @@ def freeze_within(
         if size > limit:
             raise MessageTooLargeError(size, limit)
         return payload._send(), size
+    elif type(payload) is dict and (flat := _flat(payload)) is not None:
+        frozen, size = flat
     else:
         frozen = freeze(payload, encoders)
         size = size_of(frozen)
     if size > limit:
         raise MessageTooLargeError(size, limit)
     return frozen, size
+
+
+def _flat(payload: dict[Any, Any]) -> tuple[Payload, int] | None:
+    """Freeze a dict of plain values, in three steps of C; return it with its size.
+
+    None if it is not so simple, or cannot be sent: then `freeze` decides. Plain types
+    have no encoder.
+    """
+    items = dict(payload)  # first, in one step: another thread may change it meanwhile
+    if not (
+        _PLAIN.issuperset(map(type, items.values()))
+        and _TEXT.issuperset(map(type, items))
+    ):
+        return None
+    try:
+        return items, len(_ENCODER.encode(items))
+    except (UnicodeEncodeError, OverflowError):
+        return None
 
 
 def _stands(value: Any) -> bool:

@@ -292,9 +292,8 @@ class Bus(Closable):
         timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; see `Task.call`."""
-        return self._implicit_tasks.waiting_task("call").call(
-            to, payload, timeout=timeout
-        )
+        task = self._implicit_tasks.waiting_task("call")
+        return task._call(to, payload, None, timeout)
 
     def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
         """Send a command without waiting for an answer; see `Task.command`."""

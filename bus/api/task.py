@@ -229,6 +229,12 @@ class Task(Uncopyable):
             UnknownTaskError: this task is deregistered, before the call or during it.
             BusError: the command failed.
         """
+        return self._call(to, payload, bus, timeout)
+
+    def _call(
+        self, to: Where, payload: Any, bus: str | None, timeout: float | Unset | None
+    ) -> Any:
+        """Call as `call` does, within a guarded call."""
         if not isinstance(to, (str, Address)):
             raise wrong_type("to", "a name or an Address", to)
         timeout = answer_timeout(self._bus._config, timeout)

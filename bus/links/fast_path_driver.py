@@ -153,7 +153,7 @@ class FastPathDriver:
                 waitable, frame = went
                 host = source.host
                 if host is not None and host.is_owner():
-                    if host.waits_next and waitable.early:
+                    if host.waits_next:
                         waitable.take_lease(host)
                     host.link_wait = waitable
                 if not self._frames.put(waitable.fast_path.link, frame):
@@ -422,14 +422,12 @@ class _WaitableLink:
     fast_path: the accounting of the fast path of this link.
     question: the last question sent on this link; None before the first.
     wanted: True if a thread was offered this link since the flag was cleared.
-    early: True if a thread about to wait takes the read lease before it sends.
     """
 
     __slots__ = (
         "_driver",
         "_idle_waits",
         "_lease",
-        "early",
         "fast_path",
         "question",
         "wanted",
@@ -441,7 +439,6 @@ class _WaitableLink:
         self._driver: Final = driver
         self.fast_path: Final = fast_path
         self._lease: Final = lease
-        self.early: Final = lease.take_early
         self._idle_waits: int = 0
         self.question: Incoming | None = None
         self.wanted: bool = False

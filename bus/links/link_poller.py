@@ -99,10 +99,6 @@ class ReadLease(Protocol):
         """Return the received messages; none if the owner must check the queue."""
 
     @property
-    def take_early(self) -> bool:
-        """True if the lease should be taken before a frame to be answered is sent."""
-
-    @property
     def missing_bytes(self) -> int:
         """The number of missing bytes of a message that has begun, else 0."""
 
@@ -212,7 +208,6 @@ class _ParkedReadLease:
         return []
 
     missing_bytes: Final = 0  # between threads a message arrives whole
-    take_early: Final = False
 
     @property
     def ended(self) -> bool:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from queuebroker import _net
-
 if TYPE_CHECKING:
     import _thread
 
@@ -38,20 +36,18 @@ class ReadLease:
 
     `take` it, `sleep`, `read`, and in any case `leave`.
 
-    take_early: True if a thread should take it before it sends a request that is
-      answered over this link. With one processor the answer may arrive meanwhile, and
-      would wake the driver.
+    Take it before a request is sent: the kernel may run the peer at once, in place of
+    the sender, and an answer that finds no lease wakes the driver.
 
     Invariant: ``_owner`` is the other place at which the thread that has the read lease
     is woken; guarded by the lock of the connection.
     """
 
-    __slots__ = ("_connection", "_owner", "take_early")
+    __slots__ = ("_connection", "_owner")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
         self._owner: Elsewhere | None = None
-        self.take_early: Final = _net.processors() == 1
 
     def take(self, elsewhere: Elsewhere) -> bool:
         """Take the read lease; False if another has it or the inbox is not empty."""

@@ -299,7 +299,6 @@ def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
         sleep=lambda _: None,
         read=lambda: [b"other"],
         leave=lambda _: None,
-        take_early=False,
         ended=False,
     )
     short: Any = Short()
