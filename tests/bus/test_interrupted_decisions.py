@@ -275,6 +275,23 @@ def test_parked_messages_wait_or_fail_wherever_an_interrupt_comes() -> None:
     everywhere(case, packages=(package,))
 
 
+@clause("BUS-ROUTE-19")
+def test_expired_messages_wait_or_fail_wherever_an_interrupt_comes() -> None:
+    def case(interrupted: Blow) -> None:
+        waiting, todo = ParkedList(per_name=9, in_all=9), list[Any]()
+        for number in NUMBERS:
+            message = Incoming(kind=Kind.COMMAND, payload=number, _name="a")
+            waiting.append("a", Parked(message, 0.0, 0.0))
+
+        interrupted(lambda: waiting.expire(1.0, todo))
+
+        waiting.expire(1.0, todo)
+        assert [each.message.payload for each in todo] == NUMBERS
+        assert (waiting.given_up, len(waiting)) == (3, 0)
+
+    everywhere(case, packages=(package,))
+
+
 # Reports of a failure.
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +80,16 @@ def test_no_tag_can_be_taken_away(tags: int) -> None:
     body[4] = tags
 
     assert not is_signed(bytes(body + tag * tags), KEYS)
+
+
+@clause("BUS-SEC-6")
+def test_a_datagram_shorter_than_its_tags_is_not_signed() -> None:
+    """Even if it ends with the tag of an empty datagram."""
+    data = b"ISMA\2" + hmac.digest(GROUP_KEY, b"", "sha256")
+
+    assert not is_signed(data, KEYS)
+    with pytest.raises(WireError, match="no announcement"):
+        decode_announcement(data)
 
 
 @clause("BUS-SEC-6", "BUS-DISC-4")

@@ -211,7 +211,7 @@ def test_nothing_is_kept_of_machines_that_are_gone() -> None:
     master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
     dialler = master.remote.links.dialler
     kept = (dialler._delays, dialler.redial_at, dialler._dialling, dialler.found_at)
-    assert dialler.failures.last("m2") is None
+    assert dialler.failures.last(["m2"]) == []
     assert not any(kept)
 
 

@@ -298,6 +298,18 @@ def test_an_offer_on_a_link_that_was_dropped_is_not_answered(near: Bus) -> None:
     assert [*comm_of(near)._rounds._share_memory(999, offer, 0.0)] == []
 
 
+@clause("MC-35")
+def test_a_released_view_is_unreadable_and_its_slices_stay() -> None:
+    message = Incoming(Kind.COMMAND, memoryview(b"long"))
+    part = message.payload[1:]
+
+    message.release()
+
+    with pytest.raises(ValueError, match="released memoryview"):
+        message.payload[0]
+    assert part == b"ong"
+
+
 def test_release_does_nothing_to_another_payload() -> None:
     message = Incoming(Kind.COMMAND, b"short")
     message.release()

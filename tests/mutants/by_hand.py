@@ -27,7 +27,7 @@ HARD: Final = (
     *("BUS-ROUTE", "BUS-RELAY", "BUS-DEREG", "BUS-MOVE", "BUS-FLOW", "AMO"),
 )
 # A swap, a planted copy, the locked kind of end, programs that import the mutant.
-QUICK: Final = ("D1", "MC21", "M6", "BM19")
+QUICK: Final = ("D1", "MC21", "M6", "L22")
 _LIMIT_S: Final = 130.0
 _FIND_S: Final = 900.0
 

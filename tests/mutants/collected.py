@@ -86,7 +86,9 @@ class Collected:
         arguments = ["-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:terminal"]
         # A planted copy is imported before pytest starts.
         arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        arguments += ["--capture=no", "-n0"]
+        # Else the tree of the tests comes first on the path with each package that is
+        # set up, and programs that tests start import the unchanged library from it.
+        arguments += ["--capture=no", "-n0", "--import-mode=append"]
         if any(each.startswith("tests/") for each in files):  # `conftest.py` defines it
             arguments += ["--hypothesis-profile=mutants"]
         arguments += ["--conformance", _OWN, *files]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import bus  # before pytest prefers the tree of the tests
+import bus
 import queuebroker
 from tests.mutants.collected import Collected, Outcome
 
@@ -27,7 +27,6 @@ def main(arguments: Sequence[str]) -> None:
         return
 
     def work(collected: Collected) -> None:
-        sys.path.insert(0, str(copy))  # pytest has put the tree of the tests there
         collected.run(tests, file)
 
     trouble = Collected(work).main(sorted({each.partition("::")[0] for each in tests}))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["DialFailure", "DialFailures"]
 
@@ -28,13 +32,14 @@ class DialFailures:
     __slots__ = ("_first_at", "_last")
 
     def __init__(self) -> None:
-        self._last: Final[dict[str, DialFailure]] = {}
+        # Each with its time in seconds.
+        self._last: Final[dict[str, tuple[float, DialFailure]]] = {}
         # The time, in seconds, of the first failure since the last link.
         self._first_at: Final[dict[str, float]] = {}
 
     def note(self, key: str, failure: DialFailure, now: float) -> None:
         """Record a failure; ``now`` is in seconds."""
-        self._last[key] = failure
+        self._last[key] = now, failure
         self._first_at.setdefault(key, now)
 
     def forget(self, key: str) -> None:
@@ -42,9 +47,10 @@ class DialFailures:
         self._last.pop(key, None)
         self._first_at.pop(key, None)
 
-    def last(self, key: str) -> DialFailure | None:
-        """Return the last failure; None if none is known."""
-        return self._last.get(key)
+    def last(self, keys: Iterable[str]) -> list[DialFailure]:
+        """Return the last failure of each key that has one, the latest at the end."""
+        known = [self._last[key] for key in keys if key in self._last]
+        return [failure for _, failure in sorted(known, key=itemgetter(0))]
 
     def first_at(self, key: str) -> float | None:
         """Return when the first one happened, in seconds; None if none is known."""

@@ -78,7 +78,7 @@ class KnownMachines:
                 round_trip_s=peer.round_trip_s,
                 why="",
             )
-        failures = [each for key in keys if (each := dialler.failures.last(key))]
+        failures = dialler.failures.last(keys)
         starts = [dialler.found_at.get(key) for key in keys]
         starts += [dialler.failures.first_at(key) for key in keys]
         if peer is not None:

@@ -119,7 +119,7 @@ def decode_announcement(data: bytes) -> Announcement:
     tags = _tags_in(data)
     if tags is None:
         raise WireError("datagram is no announcement")
-    end = max(len(data) - tags * _TAG_BYTES, _HEAD_BYTES)
+    end = len(data) - tags * _TAG_BYTES
     try:
         return _DECODER.decode(memoryview(data)[_HEAD_BYTES:end])
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -137,7 +137,7 @@ def is_signed(data: bytes, keys: Sequence[bytes]) -> bool:
     if not keys or not count:
         return count == 0 and not keys
     end = len(data) - count * _TAG_BYTES
-    body = data[: max(end, 0)]
+    body = data[:end]
     tags = [data[at : at + _TAG_BYTES] for at in range(end, len(data), _TAG_BYTES)]
     return any(
         hmac.compare_digest(tag, expected)
@@ -157,7 +157,8 @@ def _tags_in(data: bytes) -> int | None:
     ):
         return None
     count = data[len(_MAGIC)]
-    return count if count <= _TAGS_MAX else None
+    has_room = len(data) >= _HEAD_BYTES + count * _TAG_BYTES
+    return count if count <= _TAGS_MAX and has_room else None
 
 
 def _tag(key: bytes, data: bytes) -> bytes:
