@@ -218,9 +218,25 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert one.ack_at is None
     assert one.flush(NOW + 1) == []
     assert not one.awaits_ack
-    assert one.acks.next_check(NOW, ready=True) == NOW + 6 * LIMITS.ack_delay_s
+    assert one.acks.next_check(NOW, ready=True) == NOW + 25 * LIMITS.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
+
+
+@clause("BUS-RELAY-9")
+def test_a_control_frame_ends_an_exchange() -> None:
+    """Its sender may be about to close, and then waits for the acknowledgement."""
+    one = session()
+    link_up(one)
+    one.acks.on_received(Acknowledgement(4))
+    one.acks.on_extracted(1, 2, NOW)
+    batch_of(one)
+    one.acks.on_extracted(1, 3, NOW)
+
+    one.acks.count_control()
+
+    assert one.awaits_ack
+    assert one.acks.next_check(NOW, ready=True) == NOW + LIMITS.ack_delay_s
 
 
 @clause("BUS-RELAY-9")

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["DelayedAcks"]
 
 _CONTROLS_MAX: Final = 64  # control frames received and not acknowledged
-# How many times longer the last message of an exchange may stay unacknowledged.
-_EXCHANGE: Final = 6
+# How many times longer the last message of an exchange, or of a stream of
+# notifications, may stay unacknowledged.
+_EXCHANGE: Final = 25
 
 
 class DelayedAcks:
@@ -99,8 +100,9 @@ class DelayedAcks:
             self._due_now = True
 
     def count_control(self) -> None:
-        """Count a control frame that arrived."""
+        """Count a control frame that arrived; it may end an exchange."""
         self.controls_received += 1
+        self._exchanges = False  # a process that closes waits for the acknowledgement
         if self.controls_received - self._acked_controls >= _CONTROLS_MAX:
             self._due_now = True
 
