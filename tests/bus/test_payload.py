@@ -427,6 +427,7 @@ def test_the_size_of_an_integer_is_that_of_its_encoding(number: int) -> None:
 
 
 @given(length=LENGTHS, letter=st.sampled_from([b"x", "x", "é", "\U0001f600", (1,)]))
+@example(length=65_536, letter=(1,))
 def test_the_size_changes_where_the_head_does(length: int, letter: Any) -> None:
     frozen = letter * length
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from bus.core.peer.session import Session
 from bus.core.remote.requests import Requests
-from bus.core.remote.resolver import Resolver
-from bus.core.wire import AddRelay, Unexport
+from bus.core.wire import AddRelay
 from specs.clauses import clause
 from tests.simulate.any_machine import LOG, rest, searches
 from tests.simulate.stage import Stage
@@ -217,32 +216,3 @@ def test_the_answer_of_a_task_that_deregisters_before_the_choice_is_void(
 
     assert letter.taken_by == second.id
     rest(stage)
-
-
-@clause("BUS-ROUTE-21", "BUS-INIT-12")
-def test_a_slave_that_withdraws_the_name_before_it_answers_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stage = Stage(machines=3, slaves=1)
-    d = stage.task("d", "s1", "m2")
-    first, second = stage.task("log", "s2", "m1"), stage.task("log", "s1", "m3")
-    stage.soon()
-    slow = stage.process("s2", "m1").remote
-    on_search = Resolver.on_search
-    monkeypatch.setattr(
-        Resolver,
-        "on_search",
-        lambda resolver, *search: (
-            None if resolver is slow.resolver else on_search(resolver, *search)
-        ),
-    )
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-    assert not letter.decided
-
-    master = slow.topology.peers["m1", "s1"]
-    master.session.send_control(Unexport(id=first.id))
-    first.process.settle()
-    stage.soon()
-
-    assert letter.taken_by == second.id

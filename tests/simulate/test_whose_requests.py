@@ -17,7 +17,6 @@ from bus.core.wire import (
     Error,
     Pong,
     Reason,
-    Unexport,
     Unsubscribe,
 )
 from specs.clauses import clause
@@ -115,18 +114,6 @@ def test_only_the_master_gives_a_verdict_on_a_name() -> None:
     stage.process("s1").thaw()
     stage.soon()
     assert claimed.confirmed
-
-
-@clause("BUS-INIT-12")
-def test_a_name_that_is_public_no_more_leaves_the_others_of_its_process() -> None:
-    stage = Stage()
-    one = stage.task("one", "s3")
-    stage.task("two", "s3")
-    stage.soon()
-    say(stage, Unexport(id=one.id), "s1")
-    assert stage.process("s1").remote.name_registry.users.owners() == {
-        "two": ("m1", "s3")
-    }
 
 
 @clause("BUS-SEC-7", "BUS-INIT-12")

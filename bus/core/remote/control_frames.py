@@ -127,9 +127,7 @@ class ControlFrames:
                 if self._name_registry.on_export(peer, frame, now):
                     self._resolver.on_export(peer, frame.name)
             case Unexport():
-                name = self._name_registry.on_unexport(peer, frame)
-                if name is not None:
-                    self._resolver.on_eliminated(frame.id, name, now)
+                self._name_registry.on_unexport(peer, frame)
             case Eliminate():
                 if self._topology.is_master and peer in self._topology.slaves():
                     self._check_own(peer, frame.id)

@@ -259,18 +259,10 @@ class NameRegistry:
             self.users.grant(frame.name)
         return loser is not user
 
-    def on_unexport(self, peer: Peer, frame: Unexport) -> str | None:
-        """Note that a slave's name, or a task of another machine, is withdrawn.
-
-        Returns: the name, if a slave has withdrawn it.
-        """
+    def on_unexport(self, peer: Peer, frame: Unexport) -> None:
+        """Note that the master confirms a task of another machine no longer."""
         if peer is self._topology.master():
             self._remote_presence.on_withdrawn(frame.id)
-        user = self.users.of(peer.key).get(frame.id)
-        if user is None:
-            return None
-        self.users.remove(user.id, user.name)
-        return user.name
 
     def on_refusal(
         self, peer: Peer, number: RegistrationId, *, denied: bool = False

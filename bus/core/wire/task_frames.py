@@ -67,11 +67,7 @@ class Export(ControlFrame, frozen=True, kw_only=True):
 
 
 class Unexport(ControlFrame, frozen=True, kw_only=True):
-    """Withdrawal of a task that may live (BUS-INIT-12, BUS-DEREG-2).
-
-    A slave removes its name from the table of its master. A master no longer
-    confirms a task of another machine to its slaves.
-    """
+    """Withdrawal of a task that may live: of another machine, by the master."""
 
     type = FrameType.UNEXPORT
     id: RegistrationId
