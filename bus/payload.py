@@ -79,6 +79,7 @@ _ENCODERS_IN_A_ROW_MAX: Final = 32
 _ANY_VALUE: Final = frozenset({type(None), bool, float, bytes})
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_NUMBERS_AND_TEXT: Final = _PLAIN - {bytes}
 _TEXT: Final = frozenset({str})
 
 # Types that hold no other payload but may be subclassed or mutable.
@@ -141,14 +142,14 @@ def freeze_within(
 
 
 def _flat(payload: dict[Any, Any]) -> tuple[Payload, int] | None:
-    """Freeze a dict of plain values, in three steps of C; return it with its size.
+    """Freeze a dict of numbers and text, in three steps of C; return it with its size.
 
-    None if it is not so simple, or cannot be sent: then `freeze` decides. Plain types
-    have no encoder.
+    None if it is not so simple, or cannot be sent: then `freeze` decides. These types
+    have no encoder. Bytes may be long, and would be copied.
     """
     items = dict(payload)  # first, in one step: another thread may change it meanwhile
     if not (
-        _PLAIN.issuperset(map(type, items.values()))
+        _NUMBERS_AND_TEXT.issuperset(map(type, items.values()))
         and _TEXT.issuperset(map(type, items))
     ):
         return None
