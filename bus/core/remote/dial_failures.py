@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
+from msgspec import Struct
 
 __all__ = ["DialFailure", "DialFailures"]
 
 
-@attrs.frozen
-class DialFailure:
+class DialFailure(Struct, frozen=True):
     """The failure of one dial.
 
     why: the reason, in the words of the log.
