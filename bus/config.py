@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
+from msgspec import Struct
 
 from bus.access import AccessList
 from bus.payload import TYPES_THAT_NEED_NO_ENCODER, Encoders
@@ -26,8 +27,7 @@ _KIB: Final = 2**10
 _MIB: Final = 2**20
 
 
-@attrs.frozen
-class Limit:
+class Limit(Struct, frozen=True):
     """One line of the table of limits.
 
     name: the field of `BusConfig`; default: its value unless another is given.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-import attrs
+from msgspec import Struct
 
 __all__ = ["MachineInfo", "MachineState"]
 
@@ -28,8 +28,7 @@ class MachineState(enum.Enum):
     CONFLICT = "conflict"
 
 
-@attrs.frozen(kw_only=True)
-class MachineInfo:
+class MachineInfo(Struct, frozen=True, kw_only=True):
     """Another machine that a master has found, was given, or is linked with.
 
     name: its name; in a conflict perhaps that of this machine; None for a static

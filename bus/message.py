@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar, Final
 
-import attrs
 import msgspec
 
 from bus.address import Address
@@ -175,8 +174,7 @@ class Response(msgspec.Struct, frozen=True):
     final: bool = True
 
 
-@attrs.frozen
-class Undelivered:
+class Undelivered(msgspec.Struct, frozen=True):
     """A message that was not delivered, and to which its sender expects no answer.
 
     to: the addressee, by the name as sent.
@@ -189,8 +187,7 @@ class Undelivered:
     error: BusError
 
 
-@attrs.frozen
-class Presence:
+class Presence(msgspec.Struct, frozen=True):
     """A watched task appeared or left.
 
     address: the address of the task.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import ipaddress
 import os
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -192,6 +191,8 @@ class Network:
             TypeError, ValueError: it is not TOML, or has another key or a wrong value;
               the text names the file.
         """
+        import tomllib  # noqa: PLC0415 - for files only
+
         file = Path(path)
         try:
             given: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Literal, TypeAlias
 
-import attrs
+from msgspec import Struct
 
 __all__ = ["Key", "Overflow", "RegistrationId", "Visibility"]
 
@@ -25,8 +25,7 @@ class Visibility(enum.Enum):
     PRIVATE = "private"
 
 
-@attrs.frozen
-class RegistrationId:
+class RegistrationId(Struct, frozen=True):
     """The identity of one registration; never reused, even for the same name.
 
     Late frames about a task refer to this, not to its name (BUS-DEREG-7).

@@ -7,21 +7,18 @@ these reaches no other machine through this process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import attrs
+from msgspec import Struct
 
 from bus.address import SYSTEM
 from bus.errors import AccessDeniedError
-
-if TYPE_CHECKING:
-    from bus.specification import Specification
+from bus.specification import Specification
 
 __all__ = ["UNRESTRICTED", "Credentials", "Rights", "not_granted"]
 
 
-@attrs.frozen(kw_only=True)
-class Rights:
+class Rights(Struct, frozen=True, kw_only=True):
     """The permissions of a process, each as patterns of names; None permits all.
 
     register: names that its tasks may have. command: tasks it may send commands to.
@@ -57,8 +54,7 @@ def _means(patterns: tuple[Specification, ...] | None, name: str) -> bool:
     return patterns is None or any(each.matches(name) for each in patterns)
 
 
-@attrs.frozen
-class Credentials:
+class Credentials(Struct, frozen=True):
     """The proved identity of a peer, and the rights of the peer.
 
     uid: its user, as the system of this machine knows it; None if the system reports

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+from msgspec import Struct
 
 __all__ = [
     "ArenaRecipientInfo",
@@ -13,8 +13,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen(kw_only=True)
-class LongMessageCounters:
+class LongMessageCounters(Struct, frozen=True, kw_only=True):
     """The counters of long messages for processes of the same machine (MC-38).
 
     Each recipient of a message counts. At any time ``shared`` is ``released`` and the
@@ -36,8 +35,7 @@ class LongMessageCounters:
     not_mapped: int
 
 
-@attrs.frozen(kw_only=True)
-class SlabInfo:
+class SlabInfo(Struct, frozen=True, kw_only=True):
     """A slab of an arena.
 
     number: its number; a slab made later has a higher one.
@@ -58,8 +56,7 @@ class SlabInfo:
     abandoned: int
 
 
-@attrs.frozen(kw_only=True)
-class ArenaRecipientInfo:
+class ArenaRecipientInfo(Struct, frozen=True, kw_only=True):
     """A process that reads the arena of this one.
 
     process: its name; empty if its link is about to be closed.
@@ -82,8 +79,7 @@ class ArenaRecipientInfo:
     messages: LongMessageCounters
 
 
-@attrs.frozen(kw_only=True)
-class LentViewsInfo:
+class LentViewsInfo(Struct, frozen=True, kw_only=True):
     """The messages that this process reads in the arena of another one.
 
     process: the name of that process; empty if its link is about to be closed.
@@ -98,8 +94,7 @@ class LentViewsInfo:
     since_s: float | None
 
 
-@attrs.frozen(kw_only=True)
-class SharedMemoryInfo:
+class SharedMemoryInfo(Struct, frozen=True, kw_only=True):
     """The arena of a process, and the arenas of others that it reads.
 
     The leases of all slabs are those of all recipients together. The messages of which

@@ -81,6 +81,11 @@ HEAVY = frozenset(
         "urllib",
     }
 )
+# What `from bus import open_bus` must not load: few programs use the journal, keys,
+# the discovery of machines or the pools of `bus.multicast`.
+RARE = frozenset({"hashlib", "json", "random", "shutil", "subprocess", "tempfile"})
+# The modules of this project among those that it loads: 308 today.
+OWN_MODULES_MAX = 310
 SCIENTIFIC = frozenset({"numpy", "pandas", "pyarrow", "pyspark", "matplotlib", "rich"})
 
 
@@ -142,6 +147,14 @@ def test_importing_queuebroker_loads_attrs_and_nothing_else_of_others() -> None:
     assert loaded & HEAVY == set()
 
 
+def test_opening_a_bus_loads_what_every_bus_uses() -> None:
+    loaded = _loaded_by("from bus import open_bus", whole=True)
+    ours = {each for each in loaded if each.startswith(("bus.", "queuebroker."))}
+
+    assert loaded & RARE == set()
+    assert len(ours) <= OWN_MODULES_MAX
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -154,14 +167,19 @@ def test_light_modules_load_no_scientific_package(code: str) -> None:
     assert _loaded_by(code) & SCIENTIFIC == set()
 
 
-def _loaded_by(code: str) -> set[str]:
-    """Name the top-level modules that ``code`` loads into a fresh interpreter."""
+def _loaded_by(code: str, *, whole: bool = False) -> set[str]:
+    """Name the top-level modules that ``code`` loads into a fresh interpreter.
+
+    whole: also the modules of packages, by their whole names.
+    """
     script = textwrap.dedent(
         f"""
         import json, sys
         before = set(sys.modules)
         {code}
-        loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+        loaded = set(sys.modules) - before
+        if not {whole}:
+            loaded = {{name.partition(".")[0] for name in loaded}}
         print(json.dumps(sorted(loaded)))
         """
     )

@@ -16,7 +16,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from bus.address import SYSTEM, check_module_name
 from bus.api.arguments import new_account_limits
@@ -167,14 +168,13 @@ class Inspector:
             "shared_memory": _shared_memory(seen.shared_memory),
         }
         if seen.notifying is not None:
-            told["notifying"] = attrs.asdict(seen.notifying)
+            told["notifying"] = asdict(seen.notifying)
         comm = exchange.comm
         if comm is not None:
             told |= exchange.query(lambda: _of_others(comm.remote))
         if told["role"] == "master":
             told["machines"] = [
-                attrs.asdict(each) | {"state": each.state.value}
-                for each in seen.machines
+                asdict(each) | {"state": each.state.value} for each in seen.machines
             ]
             told["ignored_announcements"] = dict(seen.ignored_announcements)
         return told
@@ -205,11 +205,11 @@ def _task(task: TaskInfo) -> dict[str, Any]:
     return {
         "name": task.address.module,
         "visibility": task.visibility.value,
-        "commands": attrs.asdict(task.commands),
+        "commands": asdict(task.commands),
         "subscriptions": [
             {
                 "to": str(each.specification),
-                "notifications": attrs.asdict(each.notifications),
+                "notifications": asdict(each.notifications),
                 "gap": each.gap,
                 "missed": each.missed,
             }
@@ -238,7 +238,8 @@ def _shared_memory(memory: SharedMemoryInfo | None) -> dict[str, Any] | None:
         for each in _SLAB_COUNTS[1:]:
             size[each] += getattr(slab, each)
     slabs = [{"buffer_bytes": size, **sizes[size]} for size in sorted(sizes)]
-    return attrs.asdict(memory) | {"slabs": slabs}
+    told: dict[str, Any] = to_builtins(memory)
+    return told | {"slabs": slabs}
 
 
 _SLAB_COUNTS: Final = ("slabs", "buffers", "used", "loans", "leases", "abandoned")

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
 from bus.core.local.process_manager import ProcessManager
-from bus.horizon.store import HorizonStore
-from bus.journal.bus_recorder import BusRecorder
 from bus.journal.writer import Journal
 from bus.threads.exchange import Exchange
 
@@ -39,10 +37,16 @@ def new_exchange(
         if journal.closed:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
-    store = None if durability is None else HorizonStore.open(durability, process)
+    store = None
+    if durability is not None:
+        from bus.horizon.store import HorizonStore  # noqa: PLC0415 - rarely needed
+
+        store = HorizonStore.open(durability, process)
     incarnation = process.incarnation if store is None else store.incarnation
     recorder = None
     if journal is not None:
+        from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - likewise
+
         recorder = BusRecorder(journal)
         recorder.on_registered(incarnation, "")
     manager = ProcessManager(

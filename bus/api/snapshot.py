@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import attrs
+from msgspec import Struct
 
 from bus.address import Address, is_system
 from bus.api.receiver import Receiver
@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class Counters:
+class Counters(Struct, frozen=True):
     """The counters of the messages for one receiver (BUS-FLOW-7).
 
     ``accepted == delivered + dropped + expired + returned + unread`` holds exactly at
@@ -64,8 +63,7 @@ class Counters:
     turned_away: int
 
 
-@attrs.frozen
-class SubscriptionInfo:
+class SubscriptionInfo(Struct, frozen=True):
     """A subscription of a task.
 
     specification: the name or pattern of the notifiers.
@@ -82,8 +80,7 @@ class SubscriptionInfo:
     missed: int
 
 
-@attrs.frozen
-class TaskInfo:
+class TaskInfo(Struct, frozen=True):
     """A task of this process.
 
     address: the full address of the task.
@@ -112,8 +109,7 @@ class TaskInfo:
     no_subscriber: int = 0
 
 
-@attrs.frozen
-class ThreadInfo:
+class ThreadInfo(Struct, frozen=True):
     """A thread of the bus in this process.
 
     name: the name of the thread.
@@ -131,8 +127,7 @@ class ThreadInfo:
     wakeups: int
 
 
-@attrs.frozen
-class SentCounters:
+class SentCounters(Struct, frozen=True):
     """The counters of messages sent to tasks of other processes (BUS-FLOW-7).
 
     ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
@@ -157,8 +152,7 @@ class SentCounters:
     present: int
 
 
-@attrs.frozen
-class RelayInfo:
+class RelayInfo(Struct, frozen=True):
     """The relay of one task of another process.
 
     address: the address of that task.
@@ -169,8 +163,7 @@ class RelayInfo:
     sent: SentCounters
 
 
-@attrs.frozen
-class PeerInfo:
+class PeerInfo(Struct, frozen=True):
     """A peer: another process with which this one exchanges messages.
 
     machine, process: the names of the machine and of the process.
@@ -189,8 +182,7 @@ class PeerInfo:
     relays: tuple[RelayInfo, ...]
 
 
-@attrs.frozen
-class BusSnapshot:
+class BusSnapshot(Struct, frozen=True):
     """A snapshot of a bus in one process.
 
     bus, machine, process: the names of the bus, the machine and the process.

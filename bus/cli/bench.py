@@ -30,7 +30,8 @@ from bus.config import BusConfig
 from bus.errors import BusError, CommandTimeoutError
 from bus.registration import Visibility
 from bus.role import Role
-from queuebroker import _net, _sync
+from queuebroker import _sync
+from queuebroker._net.processes import Process, exit_code_of, start_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,20 +141,20 @@ def _partner(target: Target, bus: Bus, name: str, folder: str | None) -> Iterato
         place, owner = {"BUS_RUN_DIR": folder}, None  # owned by the user of the verb
     whose = [] if owner is None else [str(owner)]
     command = [sys.executable, "-P", "-m", __name__, target.bus, bus.machine, name]
-    process = _net.start_process([*command, *whose], environment() | place)
+    process = start_process([*command, *whose], environment() | place)
     try:
         _await(process, bus, f"{name}/echo", target.timeout_s)
         yield
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        if _net.exit_code_of(process, _END_S) is None:
+        if exit_code_of(process, _END_S) is None:
             process.kill()
             process.wait()
 
 
 def _await(
-    process: _net.Process[bytes], bus: Bus, task: str, timeout_s: float | None
+    process: Process[bytes], bus: Bus, task: str, timeout_s: float | None
 ) -> None:
     """Wait until a task of the partner is registered; exit if the partner ended."""
     assert timeout_s is not None

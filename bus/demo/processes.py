@@ -33,7 +33,8 @@ from bus.demo.planted_queue import plant_between_processes
 from bus.demo.recorded_queue import RecordedQueue, new_channel
 from bus.errors import CommandTimeoutError, DemoError
 from bus.links.run_directory import RunDirectory
-from queuebroker import BrokerManager, RendezvousTimeoutError, _net, _sync
+from queuebroker import BrokerManager, RendezvousTimeoutError, _sync
+from queuebroker._net.processes import Process, exit_code_of, start_process
 from queuebroker.sockets import SocketQueueBroker
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Processes:
         )
         self._fault: Final = fault
         self._directory: Final = RunDirectory(BUS, AccessList())
-        self._running: Final[dict[str, _net.Process[bytes]]] = {}
+        self._running: Final[dict[str, Process[bytes]]] = {}
         self._servers: Final[list[_sync.Thread]] = []
         self.names: tuple[str, ...] = tuple(part.name for part in self._parts)
         self.ahead: int = AHEAD
@@ -136,7 +137,7 @@ class Processes:
         broker = self._broker = self._content_broker()
         channels = {name: new_channel() for name in self.names}
         for part in self._parts:
-            self._running[part.name] = _net.start_process(
+            self._running[part.name] = start_process(
                 _COMMAND, environment() | self._on_machine(part)
             )
         for part in self._parts:
@@ -264,7 +265,7 @@ class Processes:
     def _see_end(self, name: str) -> None:
         """Wait for the end of a process; record it if it was not in order."""
         process = self._running.pop(name)
-        code = _net.exit_code_of(process, END_S)
+        code = exit_code_of(process, END_S)
         if code is None:
             process.kill()
             code = process.wait()
@@ -274,7 +275,7 @@ class Processes:
             self._directory.sweep()  # the sockets that it had no time to remove
 
 
-def _close(process: _net.Process[bytes]) -> None:
+def _close(process: Process[bytes]) -> None:
     """Ask a process to end."""
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it ended before it had read all of its input

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.durability import Durability
     from bus.horizon.format import Owner
 
-__all__ = ["HorizonStore", "horizons_of"]
+__all__ = ["HorizonStore"]
 
 
 class HorizonStore:
@@ -78,8 +78,3 @@ class HorizonStore:
     def close(self) -> None:
         """Release the directory."""
         self._log.close()
-
-
-def horizons_of(store: HorizonStore | None) -> Horizons | None:
-    """Return the horizons of a process; None if it is volatile."""
-    return None if store is None else store.horizons

@@ -13,9 +13,7 @@ written is a hole in the journal.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
-
-import attrs
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 from bus.journal.format import CHANNEL_BITS, RECORD, RECORD_VERSION
 from queuebroker import _sync
@@ -68,8 +66,7 @@ class Emit(Protocol):
         """
 
 
-@attrs.frozen(eq=False)
-class Recorder:
+class Recorder(NamedTuple):
     """The two functions, and the setters of their cells.
 
     switch: draw slots with another function from now on.

@@ -17,18 +17,19 @@ import logging
 import os
 import weakref
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bus.at_exit import call_at_exit, do_not_call_at_exit
 from bus.events import BusOperation, BusReason
 from bus.journal.format import COUNT_MAX, RECORD, RECORD_BYTES, RECORD_VERSION
-from bus.journal.header import HEADER_BYTES
-from bus.journal.incarnation import Incarnation
 from bus.journal.recorder import Emit, Fields, exhausted, flow_of, make_recorder
-from bus.journal.segment import Slot
 from queuebroker import _sync
 from queuebroker.closable import Closable
 from queuebroker.observer import Observer
+
+if TYPE_CHECKING:
+    from bus.journal.incarnation import Incarnation
+    from bus.journal.segment import Slot
 
 __all__ = ["Journal"]
 
@@ -97,8 +98,11 @@ class Journal(Closable):
             raise ValueError(
                 f"max_segments must be >= {SEGMENTS_MIN}, got {max_segments}"
             )
+        from bus.journal.header import HEADER_BYTES  # noqa: PLC0415 - see `_begin`
+
         self._parent = Path(directory)
         self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
+        self._file_bytes = HEADER_BYTES + self._slots * RECORD_BYTES
         self._max_segments = max_segments
         self._machine = os.uname().nodename if machine is None else machine
         self._recorder = make_recorder(self._introduce, self._write)
@@ -215,6 +219,9 @@ class Journal(Closable):
     # Opening, also in a forked child.
 
     def _begin(self) -> Incarnation:
+        # Every bus imports this module, and few record.
+        from bus.journal.incarnation import Incarnation  # noqa: PLC0415 - see above
+
         return Incarnation(
             self._parent,
             self._machine,
@@ -225,12 +232,11 @@ class Journal(Closable):
 
     def _explained(self, error: OSError) -> OSError:
         """Return an error whose text has the folder, the reason and the remedy."""
-        room = self._slots * RECORD_BYTES + HEADER_BYTES
         remedy = "give Journal(directory=...) a folder that this process can write to"
         if error.errno in _NO_ROOM:
             remedy = (
-                f"make room for 2 segments of {room:,} bytes, or give Journal"
-                " a smaller segment_bytes= or another directory"
+                f"make room for 2 segments of {self._file_bytes:,} bytes, or give"
+                " Journal a smaller segment_bytes= or another directory"
             )
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             remedy = "let this process open more files (ulimit -n)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from bus.errors import AccessDeniedError
@@ -17,6 +16,8 @@ def write_file(path: Path, data: bytes, *, secret: bool) -> None:
 
     secret: True for mode 0600, False for 0644.
     """
+    import tempfile  # noqa: PLC0415 - slow to load; no bus writes keys
+
     # With mode 0600 from the start, as `mkstemp` makes it.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:

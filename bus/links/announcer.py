@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-import attrs
+from msgspec.structs import replace
 
 from bus.core.discovery.announcement_reader import Rejection
 from queuebroker import _net, _sync
@@ -112,7 +112,7 @@ class Announcer:
     def machines(self) -> list[Machine]:
         """Return the known machines; any thread may call this."""
         with self._lock:
-            return [attrs.evolve(each) for each in self._discovery.machines]
+            return [replace(each) for each in self._discovery.machines]
 
     def rejected(self) -> dict[str, int]:
         """Return the number of ignored datagrams, by reason; any thread may call it."""

@@ -26,7 +26,6 @@ from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
 from bus.errors import HorizonError
-from bus.horizon.store import horizons_of
 from bus.links.fast_path_driver import FastPathDriver
 from bus.links.inbound_delivery import InboundDelivery
 from bus.links.join_state import JoinState
@@ -96,6 +95,7 @@ class CommThread:
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
+        store = exchange.horizon_store
         outbox = RelayOutbox(me, config, self.on_extracted, self.send_now)
         self._relay_outbox: Final = outbox
         self.audience: Final[Entry] = outbox.audience
@@ -119,7 +119,7 @@ class CommThread:
                 outside=self._listen_outside,
                 complain=self._peer_log.note,
                 trace_sink=exchange.trace_sink,
-                horizons=horizons_of(exchange.horizon_store),
+                horizons=None if store is None else store.horizons,
             ),
             exchange.manager,
             host=outbox,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bus.links.gateway_address import address_for_master, split_gateway_address
 from bus.links.gateway_requests import (
@@ -38,8 +39,7 @@ __all__ = ["GatewayClient", "LinkEnd"]
 _PAUSE_S: Final = 0.05
 
 
-@attrs.frozen(eq=False)
-class LinkEnd:
+class LinkEnd(Struct, frozen=True, eq=False):
     """This process's end of a link with a process of another machine.
 
     machine: its machine, as a certificate proves to this process or to its master; ""
@@ -113,7 +113,7 @@ class GatewayClient:
         if made is None:
             return None
         # Its own certificate proves more than the word of that master.
-        return attrs.evolve(made, machine=self._trust.proved(made.queue))
+        return replace(made, machine=self._trust.proved(made.queue))
 
     def vouch(
         self, broker: SocketQueueBroker, address: str, machine: str

@@ -5,14 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from bus.core.discovery.discovery import (
-    INTERVALS_BEFORE_DIAL,
-    Discovery,
-    DiscoverySettings,
-)
 from bus.errors import AccessDeniedError
-from bus.links.announcement_group import AnnouncementGroup
-from bus.links.announcer import Announcer
 from bus.network import DiscoveryScope
 from queuebroker import _sync
 from queuebroker.sockets.address import Address
@@ -24,6 +17,7 @@ if TYPE_CHECKING:
     from bus.core.discovery.discovery import Event
     from bus.core.discovery.machine_table import Machine
     from bus.keys.machine_keys import MachineKeys
+    from bus.links.announcer import Announcer
     from bus.links.comm_thread import CommThread
     from bus.links.socket_listeners import SocketListeners
     from bus.network import Network
@@ -71,6 +65,13 @@ class MachineDiscovery:
         listens = self._listens
         if network.discovery is DiscoveryScope.OFF or listens is None:
             return
+        from bus.core.discovery.discovery import (  # noqa: PLC0415 - for discovery only
+            INTERVALS_BEFORE_DIAL,
+            Discovery,
+            DiscoverySettings,
+        )
+        from bus.links.announcer import Announcer  # noqa: PLC0415 - likewise
+
         self._comm = comm
         seen = network.advertised_address(listens.port) or listens
         settings = DiscoverySettings(
@@ -108,6 +109,10 @@ class MachineDiscovery:
 
     def open_group(self) -> _net.Datagrams:
         """Open the sockets for the group of the network."""
+        from bus.links.announcement_group import (  # noqa: PLC0415 - for discovery only
+            AnnouncementGroup,
+        )
+
         network, listens = self._network, self._listens
         assert listens is not None
         return AnnouncementGroup.of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,8 @@ def machine_id() -> str:
     the content of its file. So the id is a keyed hash of it, 32 hexadecimal digits;
     the content cannot be computed from it.
     """
+    import hmac  # noqa: PLC0415 - loads OpenSSL, for a bus over sockets only
+
     return hmac.digest(_secret(), _PURPOSE, "sha256")[:16].hex()
 
 

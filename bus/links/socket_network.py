@@ -20,7 +20,6 @@ from bus.core.peer.limits import Limits
 from bus.core.wire import ADDRESS_MAX, Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
-from bus.keys.machine_keys import MachineKeys
 from bus.links.comm_thread import CommThread
 from bus.links.gateway_address import (
     address_via_master,
@@ -28,7 +27,6 @@ from bus.links.gateway_address import (
     split_gateway_address,
 )
 from bus.links.gateway_client import GatewayClient
-from bus.links.gateway_server import GatewayServer
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
 from bus.links.machine_discovery import MachineDiscovery
@@ -47,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bus.config import BusConfig
+    from bus.keys.machine_keys import MachineKeys
     from bus.links.gateway_client import LinkEnd
+    from bus.links.gateway_server import GatewayServer
     from bus.links.link_policy import LinkBroker
     from bus.rights import Credentials
     from bus.threads.exchange import Exchange
@@ -78,8 +78,7 @@ class SocketNetwork:
     ) -> None:
         self.bus: Final = bus
         self._network: Final = Network() if network is None else network
-        keys = self._network.keys
-        self._keys: Final = None if keys is None else MachineKeys(keys)
+        self._keys: Final = self._machine_keys()
         self._trust: Final = PeerTrust(
             config.access, None if self._keys is None else self._keys.tls
         )
@@ -105,6 +104,13 @@ class SocketNetwork:
             timeout_s=config.connect_timeout_s,
             frame_bytes_max=Limits.of(config).frame_bytes_max,
         )
+
+    def _machine_keys(self) -> MachineKeys | None:
+        if self._network.keys is None:
+            return None
+        from bus.keys.machine_keys import MachineKeys  # noqa: PLC0415 - to other machines
+
+        return MachineKeys(self._network.keys)
 
     @property
     def where(self) -> str:
@@ -162,6 +168,10 @@ class SocketNetwork:
             self._listeners.on_rejected = comm.on_rejected
             self._exchange, self._comm = exchange, comm
             if self._network.has_links:
+                from bus.links.gateway_server import (  # noqa: PLC0415 - as above
+                    GatewayServer,
+                )
+
                 self._gateway = GatewayServer(
                     process, self._client, self._trust, self._network, self
                 )

@@ -56,14 +56,20 @@ and `lent_view` call the system: the owner of the memory is its only writer, and
 thread at a time calls the pool or the arena. The clauses are in specs/multicast.md.
 """
 
-from bus.multicast.census import Census
-from bus.multicast.control_block import Mode
-from bus.multicast.descriptor import Descriptor, Piece
-from bus.multicast.excerpt import Excerpt
-from bus.multicast.layout import PoolLayout
-from bus.multicast.pool import Pool
-from bus.multicast.reader import Reader
-from bus.multicast.recipient import Holdings
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bus.multicast.census import Census
+    from bus.multicast.control_block import Mode
+    from bus.multicast.descriptor import Descriptor, Piece
+    from bus.multicast.excerpt import Excerpt
+    from bus.multicast.layout import PoolLayout
+    from bus.multicast.pool import Pool
+    from bus.multicast.reader import Reader
+    from bus.multicast.recipient import Holdings
 
 __all__ = [
     "Census",
@@ -76,3 +82,30 @@ __all__ = [
     "PoolLayout",
     "Reader",
 ]
+
+# The module of each name.
+_HOME_OF: Final = {
+    "Census": "census",
+    "Descriptor": "descriptor",
+    "Excerpt": "excerpt",
+    "Holdings": "recipient",
+    "Mode": "control_block",
+    "Piece": "descriptor",
+    "Pool": "pool",
+    "PoolLayout": "layout",
+    "Reader": "reader",
+}
+
+
+# Loaded on first use: a bus uses the arena of this package, and no pool.
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

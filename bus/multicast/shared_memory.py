@@ -6,7 +6,6 @@ import errno
 import fcntl
 import mmap
 import os
-import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +57,7 @@ class SharedMemory:
         if size > (free := _available()):
             text = f"no room for {size} bytes of shared memory: {free} are free"
             raise OSError(errno.ENOMEM, text)
-        self.name: Final = f"bus-{secrets.token_hex(16)}"
+        self.name: Final = f"bus-{os.urandom(16).hex()}"
         self._descriptor = os.memfd_create(
             self.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         )

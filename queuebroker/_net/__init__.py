@@ -9,7 +9,7 @@ datagrams       UDP sockets for a group of hosts
 tls             TLS over a connected socket
 socket_files    UNIX sockets at a path
 sleeper         a parker that also wakes when a socket is readable
-processes       programs that this process starts
+processes       programs that this process starts; imported where it is used
 
 Numeric codes of the platform become values here. Errors stay `OSError`; the caller
 interprets them.
@@ -28,11 +28,6 @@ from queuebroker._net.polling import (
     processors,
     wait_to_read,
     wait_to_read_any,
-)
-from queuebroker._net.processes import (
-    Process,
-    exit_code_of,
-    start_process,
 )
 from queuebroker._net.sleeper import (
     Sleeper,
@@ -101,7 +96,6 @@ __all__ = [
     "Credentials",
     "Datagrams",
     "Poller",
-    "Process",
     "Sleeper",
     "Socket",
     "SocketFailure",
@@ -117,7 +111,6 @@ __all__ = [
     "dial_ipc",
     "dial_tcp",
     "do_handshake_once",
-    "exit_code_of",
     "has_listener",
     "identity_of",
     "is_connected",
@@ -138,7 +131,6 @@ __all__ = [
     "secure",
     "send_with_fds",
     "shown_certificate",
-    "start_process",
     "tls_context",
     "tls_reason",
     "unlink_if",

@@ -9,9 +9,7 @@ import os
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING, Any, Final
-
-import attrs
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from queuebroker._net.polling import INT_MAX
 
@@ -64,8 +62,7 @@ _MAPPED: Final = "::ffff:"
 _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 
-@attrs.frozen(slots=True)
-class Credentials:
+class Credentials(NamedTuple):
     """The peer of a UNIX socket, as the kernel reports it."""
 
     pid: int

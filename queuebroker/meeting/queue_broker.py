@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Final, Literal, cast, overload
 
-import attrs
-
 from queuebroker.arguments import check_port, positive, wrong_type
 from queuebroker.channel.channel import Channel
 from queuebroker.channel.message_queue import MessageQueue
@@ -220,12 +218,12 @@ class QueueBroker(Closable):
         """Return the settings of this broker, with those of one call applied."""
         terms = self._terms
         if strict_half is not None:
-            terms = attrs.evolve(terms, strict=bool(strict_half))
+            terms = terms._replace(strict=bool(strict_half))
         if capacity is not None:
             slots = positive("capacity", capacity, self._capacity_max)
-            terms = attrs.evolve(terms, capacity=slots)
+            terms = terms._replace(capacity=slots)
         if exclusive:
-            terms = attrs.evolve(terms, exclusive=True)
+            terms = terms._replace(exclusive=True)
         return terms
 
     # Closing.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
-
-import attrs
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from queuebroker.channel.channel import Channel
 from queuebroker.channel.connection import Connection
@@ -80,8 +78,7 @@ _OPPOSITE: Final[Mapping[RdVState, RdVState]] = {
 }
 
 
-@attrs.frozen(slots=True)
-class Terms:
+class Terms(NamedTuple):
     """A caller's terms for the connection; the acceptor's size rules (QB-BUF-10).
 
     capacity: maximum messages (Channel: bytes) in each direction.

@@ -11,9 +11,7 @@ from __future__ import annotations
 import enum
 import struct
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queuebroker.sockets.errors import ProtocolError
 
@@ -99,8 +97,7 @@ class Refusal(enum.IntEnum):
     BUSY = 6
 
 
-@attrs.frozen(slots=True)
-class Hello:
+class Hello(NamedTuple):
     """A connect: the name of the caller, the port it wants, the limits it accepts.
 
     limit: bytes of the longest message it accepts.
@@ -116,8 +113,7 @@ class Hello:
     versions: tuple[int, int] = VERSIONS
 
 
-@attrs.frozen(slots=True)
-class Welcome:
+class Welcome(NamedTuple):
     """An accept: the name of the acceptor, and the agreed limits.
 
     capacity: messages that each direction holds.
@@ -131,16 +127,14 @@ class Welcome:
     version: int = VERSIONS[1]
 
 
-@attrs.frozen(slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A refused connect, with the reason."""
 
     reason: Refusal
     text: str = ""
 
 
-@attrs.frozen(slots=True)
-class Messages:
+class Messages(NamedTuple):
     """Messages in order; ``first`` is the number of the first, from 1.
 
     descriptors: number of descriptors that arrived with the only message.
@@ -151,15 +145,13 @@ class Messages:
     descriptors: int = 0
 
 
-@attrs.frozen(slots=True)
-class Credit:
-    """A report that ``count`` more messages were received."""
+class Credit(NamedTuple):
+    """A report that ``received`` more messages were received."""
 
-    count: int
+    received: int
 
 
-@attrs.frozen(slots=True)
-class Goodbye:
+class Goodbye(NamedTuple):
     """A disconnect; the end had received ``received`` messages in total.
 
     kind, text: class and text of the error that caused it, if any.
@@ -171,15 +163,13 @@ class Goodbye:
     text: str = ""
 
 
-@attrs.frozen(slots=True)
-class Ping:
+class Ping(NamedTuple):
     """A request for a `Pong` with the same number."""
 
     number: int
 
 
-@attrs.frozen(slots=True)
-class Pong:
+class Pong(NamedTuple):
     """The answer to a `Ping`."""
 
     number: int
@@ -212,7 +202,7 @@ def _body_of(
         case Refused():
             found = Frame.REFUSED, bytes((value.reason,)) + _text(value.text)
         case Credit():
-            found = Frame.CREDIT, _COUNT.pack(value.count)
+            found = Frame.CREDIT, _COUNT.pack(value.received)
         case Goodbye():
             fixed = _GOODBYE.pack(value.received, value.abnormal)
             found = Frame.GOODBYE, fixed + _text(value.kind) + _text(value.text)

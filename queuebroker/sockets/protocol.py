@@ -8,9 +8,7 @@ time is an argument.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queuebroker.sockets import frames
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
@@ -56,8 +54,7 @@ _SEND_MESSAGES: Final = Act.SEND_MESSAGES
 _RECEIVE_MESSAGES: Final = Act.RECEIVE_MESSAGES
 
 
-@attrs.frozen(slots=True)
-class Lost:
+class Lost(NamedTuple):
     """The last event of a connection that ended without a good-bye, with the error."""
 
     error: PeerLostError | ProtocolError
@@ -340,7 +337,7 @@ class Protocol:
             self._send(Act.SEND_PONG, frames.encode(Pong(value.number)))
             return
         if isinstance(value, Credit):
-            self._receive_count(self.received + value.count, "credit for")
+            self._receive_count(self.received + value.received, "credit for")
         elif isinstance(value, Goodbye) and self.state is not State.HELLO_RECEIVED:
             self._receive_count(value.received, "good-bye after")
         elif isinstance(value, Hello):

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
+from msgspec.structs import asdict
+from msgspec.structs import fields as fields_of
 
 from bus import (
     LongMessageCounters,
@@ -75,7 +76,7 @@ def test_the_page_names_every_key_of_a_report(near: Bus) -> None:
     for key in ("threads", "links", "relays"):
         assert values[f"`{key}`"] >= set(told[key][0])
     tasks = [task for thread in told["threads"] for task in thread["tasks"]]
-    fields = {each.name for each in attrs.fields(TaskInfo)}
+    fields = {each.name for each in fields_of(TaskInfo)}
     assert set(tasks[0]) <= fields | {"name"} | values["`tasks` of a thread"]
 
 
@@ -328,7 +329,7 @@ def test_slabs_of_one_size_are_reported_together() -> None:
         }
         for size, total in ((2**19, 250_000), (2**20, 250_500))
     ]
-    assert told["messages"] == attrs.asdict(counters)
+    assert told["messages"] == asdict(counters)
     assert (told["bytes_max"], told["size"], told["share_bytes"]) == (9, 8, 7)
     assert told["stray_releases"] == 6
 

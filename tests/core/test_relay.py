@@ -370,7 +370,7 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     """One notification is accepted in any case if none waits."""
     machine = RelayMachine()
     machine.peer.session.detach()
-    limits = attrs.evolve(LIMITS, relay_queue=5, relay_bytes=100)
+    limits = replace(LIMITS, relay_queue=5, relay_bytes=100)
     audience = Relay(machine.peer, None, 0.0, limits=limits)
 
     def waiting(size: int) -> list[int]:

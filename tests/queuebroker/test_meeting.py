@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -107,7 +106,7 @@ class Meeting(RuleBasedStateMachine):
         if broker.closed:
             assert answer.kind is Ending.BROKER_CLOSED
             return
-        terms = attrs.evolve(SIZE, exclusive=exclusive)
+        terms = SIZE._replace(exclusive=exclusive)
         rdv = RdV(ACCEPT, broker, broker.name, KINDS[medium], port, terms)
         rdv.target = broker
         self._begin(ticket, rdv, answer)
@@ -134,7 +133,7 @@ class Meeting(RuleBasedStateMachine):
         answer = self.model.accept(
             ticket, label, port, medium=medium, exclusive=exclusive
         )
-        terms = attrs.evolve(SIZE, exclusive=exclusive)
+        terms = SIZE._replace(exclusive=exclusive)
         self._once(
             ticket, answer, lambda: broker.meet_accept(KINDS[medium], port, terms, 0)
         )

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from msgspec.structs import replace
 
 from bus.core.discovery.discovery import Discovery
 from tests.kit.discovery import discovery_settings
@@ -126,7 +127,7 @@ class Announcements:
         if not self.may_link(master.key[0], name):
             return
         master.say(lambda: f"finds that {name} is {event.change.value}")
-        machine = attrs.evolve(event.machine, address=f"{name}/Master")
+        machine = replace(event.machine, address=f"{name}/Master")
         known = attrs.evolve(event, machine=machine)
         master.event(
             lambda: master.remote.discovered_machines.on_event(known, self._world.now)

@@ -11,7 +11,7 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import attrs
+from msgspec.structs import replace
 
 from bus.config import BusConfig
 from bus.core.local.process_manager import ProcessManager
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["SimProcess", "SimTask"]
 
 # No keep-alive PINGs: they would be most of the traffic.
-LIMITS = attrs.evolve(
+LIMITS = replace(
     Limits.of(BusConfig(window=4, stream_window=16, task_fifo_messages=64)),
     keep_alive_s=math.inf,
     lease_s=math.inf,

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final
 
 import attrs
+from msgspec.structs import replace
 
 from bus.errors import BusFullError
 from bus.registration import Visibility
@@ -78,9 +79,9 @@ def run(
         watched = Random(f"watched {seed}").random() < _WATCHED
     draw = Random(seed)
     profile = draw.choice(sorted(PROFILES))
-    limits = attrs.evolve(LIMITS, eager_relays=draw.random() < _EAGER)
+    limits = replace(LIMITS, eager_relays=draw.random() < _EAGER)
     if draw.random() < _TIGHT:
-        limits = attrs.evolve(limits, **TIGHT)
+        limits = replace(limits, **TIGHT)
     ordered = profile == "calm"
     interrupted = 0.0 if profile == "calm" else _INTERRUPTED
     world = World(

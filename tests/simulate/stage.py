@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
+from msgspec.structs import replace
 
 from bus.core.wire import Batch
 from tests.simulate.fast_paths import FastPathRate
@@ -43,7 +43,7 @@ class Stage:
         guests: Guests = NO_GUESTS,
         **limits: Any,
     ) -> None:
-        own = attrs.evolve(LIMITS, **limits)
+        own = replace(LIMITS, **limits)
         self.world = World(
             seed,
             limits=own,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from bus.errors import BusFullError
 from specs.clauses import clause
@@ -99,7 +99,7 @@ def test_a_master_that_another_master_refuses_reports_it_to_the_askers() -> None
     stage = Stage(machines=2)
     d, e = stage.task("d", "s2", "m1"), stage.task("e", "s1", "m1")
     other = stage.process("s1", "m2").remote.topology
-    other.limits = attrs.evolve(other.limits, searches_per_process=1)  # type: ignore[misc]  # for this test
+    other.limits = replace(other.limits, searches_per_process=1)  # type: ignore[misc]  # for this test
     for task in (d, e):
         stage.send(task, "ism://m2/x")
         stage.soon()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from msgspec.structs import replace
 
 from bus.core.remote.requests import Request
@@ -154,7 +153,7 @@ def test_a_confirmation_costs_the_same_however_many_are_awaited() -> None:
         assert master is not None
         for _ in range(count):
             frame = replace(kept.frame, id=topology.new_request())
-            confirmations.begin(attrs.evolve(kept, frame=frame), lambda: None)
+            confirmations.begin(replace(kept, frame=frame), lambda: None)
             confirmations.number(frame.id, master)
         return process
 

@@ -13,6 +13,7 @@ from queuebroker.sockets import frames
 from queuebroker.sockets.errors import ProtocolError
 from queuebroker.sockets.frames import (
     HEAD,
+    VERSIONS,
     Credit,
     Frame,
     Goodbye,
@@ -78,7 +79,7 @@ def same(one: Value, other: Value) -> bool:
             list(other.messages),
             other.descriptors,
         )
-    return one == other
+    return type(one) is type(other) and one == other
 
 
 @pytest.mark.parametrize(("value", "wire"), GOLDEN, ids=lambda one: str(one)[:20])
@@ -105,10 +106,23 @@ values = st.one_of(
         u32,
         waits=st.booleans(),
         descriptors=st.integers(0, 255),
+        versions=st.just(VERSIONS),
     ),
-    st.builds(Welcome, names, st.integers(1, 2**32 - 1), u32, st.integers(0, 255)),
+    st.builds(
+        Welcome,
+        names,
+        st.integers(1, 2**32 - 1),
+        u32,
+        st.integers(0, 255),
+        st.just(VERSIONS[1]),
+    ),
     st.builds(Refused, st.sampled_from(Refusal), st.text(max_size=40)),
-    st.builds(Messages, u64, st.lists(st.binary(max_size=30), min_size=1, max_size=9)),
+    st.builds(
+        Messages,
+        u64,
+        st.lists(st.binary(max_size=30), min_size=1, max_size=9),
+        st.just(0),
+    ),
     st.builds(Credit, u32),
     st.builds(Goodbye, u64, st.booleans(), st.text(max_size=20), st.text(max_size=20)),
     st.builds(Ping, u64),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
 from bus.core.discovery.announcement_reader import AnnouncementReader, Rejection
 from bus.core.discovery.machine_table import Change, Machine, MachineTable
@@ -165,7 +166,7 @@ class Discovery:
             self.reader.rejected[_REJECTIONS[change]] += 1
         if change is Change.LEFT:
             assert leaving is not None
-            return Event(change, attrs.evolve(leaving))
+            return Event(change, replace(leaving))
         if change is Change.CONFLICT:
             return Event(change, self.machines.entry_of(announcement, now))
         if change not in {Change.FOUND, Change.RESTARTED}:
@@ -178,7 +179,7 @@ class Discovery:
             self.due_at = now + longest_s * self._random()
         found = self.machines.get(announcement.machine)
         assert found is not None
-        machine = attrs.evolve(found)  # another thread reads it
+        machine = replace(found)  # another thread reads it
         if self._rank < (machine.id, machine.name):
             return Event(change, machine)
         return Event(change, machine, INTERVALS_BEFORE_DIAL * self._settings.interval_s)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,7 @@ class Change(Enum):
     FULL = "full"
 
 
-@attrs.frozen
-class _Former:
+class _Former(Struct, frozen=True):
     """An instance of a machine that a later one has replaced.
 
     counter: of an announcement of it. since: when it was replaced, in seconds.
@@ -60,8 +59,7 @@ class _Former:
         )
 
 
-@attrs.define
-class Machine:
+class Machine(Struct):
     """A machine that announces itself.
 
     id: the id of its host (BUS-DISC-8).

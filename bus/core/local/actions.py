@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, MutableSequence
 from typing import Any, TypeAlias
 
-import attrs
 from msgspec import Struct
 
 from bus.address import Address
@@ -43,8 +42,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class Open:
+class Open(Struct, frozen=True):
     """Let a new registration receive, first the messages that waited for its name.
 
     Until then messages posted to it wait in its mailbox, so that none overtakes.
@@ -54,8 +52,7 @@ class Open:
     messages: tuple[Incoming, ...]
 
 
-@attrs.frozen
-class Tell:
+class Tell(Struct, frozen=True):
     """Report to a task that a watched task has appeared or disappeared."""
 
     entry: Entry
@@ -63,16 +60,14 @@ class Tell:
     presence: Presence
 
 
-@attrs.frozen
-class Fail:
+class Fail(Struct, frozen=True):
     """Report to the sender that its message has failed or is in doubt."""
 
     message: Incoming
     error: BusError
 
 
-@attrs.define(eq=False)
-class Bind:
+class Bind(Struct, eq=False):
     """Send the messages that waited for a name of any machine to the task found.
 
     The driver takes each message out before it sends it, so that an interrupt sends
@@ -110,8 +105,7 @@ class Store(Struct, frozen=True):
     horizon: Horizon
 
 
-@attrs.frozen
-class Resume:
+class Resume(Struct, frozen=True):
     """Deliver held-back messages to a task of this process that has room again.
 
     No manager requests this; the holder of the messages does, to get its turn.
@@ -137,8 +131,7 @@ class Reply(Struct, frozen=True):
     trace: Trace | None = None
 
 
-@attrs.frozen
-class Vacate:
+class Vacate(Struct, frozen=True):
     """Take out the messages of a relay that is no longer found.
 
     The driver returns them by `ProcessManager.on_emptied`, in order with all other
@@ -150,23 +143,20 @@ class Vacate:
     final: bool = False
 
 
-@attrs.frozen
-class Evict:
+class Evict(Struct, frozen=True):
     """Deregister a task whose name belongs to another task, with an error (OPEN-3)."""
 
     entry: Entry
     error: BusError
 
 
-@attrs.frozen
-class Confirm:
+class Confirm(Struct, frozen=True):
     """Report to a task that the master accepts its name (OPEN-3)."""
 
     entry: Entry
 
 
-@attrs.frozen
-class Settled:
+class Settled(Struct, frozen=True):
     """Call the function that a thread passed for the confirmation of its request."""
 
     callback: Callable[[], object]
@@ -179,8 +169,7 @@ class Send(Struct, frozen=True):
     frame: Frame
 
 
-@attrs.frozen
-class Dial:
+class Dial(Struct, frozen=True):
     """Dial a process; report `RemoteManager.on_link_dialled` or `on_dial_failed`.
 
     key: the process to dial; if its name is empty, the master of that machine.
@@ -191,8 +180,7 @@ class Dial:
     addresses: tuple[str, ...]
 
 
-@attrs.frozen
-class HangUp:
+class HangUp(Struct, frozen=True):
     """Close a link, behind all frames sent on it; its loss is not reported."""
 
     link: int

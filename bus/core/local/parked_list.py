@@ -12,24 +12,24 @@ import math
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bus.core.deadlines import Deadlines
 from bus.core.local.actions import Fail
 from bus.errors import BusFullError, UnresolvedError
+from bus.message import Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from bus.core.local.actions import Action, ActionQueue, Bind
     from bus.errors import BusError
-    from bus.message import Incoming
 
 __all__ = ["Parked", "ParkedList", "Removal"]
 
 
-@attrs.frozen
-class Parked:
+class Parked(Struct, frozen=True):
     """A parked message, with its parking time and deadline on the caller's clock.
 
     turn: orders the message among the departures of the name's holders. A message that
@@ -48,8 +48,7 @@ class Parked:
 _Queue: TypeAlias = "OrderedDict[Incoming, Parked]"
 
 
-@attrs.frozen
-class Removal:
+class Removal(Struct, frozen=True):
     """Messages removed for actions that are not queued yet.
 
     waited: all messages of the name before the removal, in order.
@@ -164,7 +163,7 @@ class ParkedList:
         """
         if name in self._by_name:
             self._by_name[name] = OrderedDict(
-                (message, attrs.evolve(each, turn=min(each.turn, turn)))
+                (message, replace(each, turn=min(each.turn, turn)))
                 for message, each in self._by_name[name].items()
             )
 

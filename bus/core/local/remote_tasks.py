@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct
 
 from bus.core.local.actions import Tell
 from bus.message import Presence
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["RemoteTasks"]
 
 
-@attrs.define(eq=False)
-class _RemoteTask:
+class _RemoteTask(Struct, eq=False):
     """One registration.
 
     incarnation: of the process that made the registration.

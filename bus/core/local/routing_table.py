@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct
 
-from bus.address import name_anywhere
-from bus.registration import Visibility
+from bus.address import Address, name_anywhere
+from bus.registration import Overflow, RegistrationId, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from bus.address import Address
-    from bus.registration import Overflow, RegistrationId
 
 __all__ = [
     "Audience",
@@ -28,8 +25,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class Audience:
+class Audience(Struct, frozen=True):
     """One subscriber of a notifier, once, however many subscriptions match (AMO-28).
 
     entry: the task.
@@ -40,8 +36,7 @@ class Audience:
     subscriptions: tuple[Any, ...]
 
 
-@attrs.define(eq=False)
-class Entry:
+class Entry(Struct, eq=False, weakref=True):
     """One registration, as the destination of a route.
 
     id, name, visibility, address: as registered.
@@ -72,12 +67,12 @@ class Entry:
     mailbox: Any
     audience: tuple[Audience, ...] = ()
     remote: bool = False
-    table: RoutingTable | None = attrs.field(default=None, repr=False)
+    table: RoutingTable | None = None
     relay: int = 0
     no_subscriber: int = 0
     overflow: Overflow = "error"
     moved_to: str = ""
-    order: object = attrs.field(default=None, repr=False)
+    order: object = None
 
 
 class RoutingTable:

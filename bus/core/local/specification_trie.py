@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import attrs
+from msgspec import Struct, field
 
 from bus.address import is_system
 from bus.specification import ANY_SEGMENTS, ONE_SEGMENT
@@ -25,8 +25,7 @@ __all__ = ["SpecificationTrie"]
 T = TypeVar("T", bound=Hashable)
 
 
-@attrs.define(eq=False)
-class _Node(Generic[T]):
+class _Node(Struct, Generic[T], eq=False):
     """The common part of patterns that begin with the same segments.
 
     stays: True if the last of these segments is ``**``, which takes any further
@@ -36,8 +35,8 @@ class _Node(Generic[T]):
     """
 
     stays: bool
-    onward: dict[str, _Node[T]] = attrs.Factory(dict)
-    held: dict[Specification, dict[T, int]] = attrs.Factory(dict)
+    onward: dict[str, _Node[T]] = field(default_factory=dict)
+    held: dict[Specification, dict[T, int]] = field(default_factory=dict)
 
 
 class SpecificationTrie(Generic[T]):

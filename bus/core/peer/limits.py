@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
+from msgspec import Struct
 
 from bus.core.wire.batch import FRAME_BYTES_MAX
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Limits"]
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds in messages and in seconds; a `BusConfig` provides the values.
 
     window: messages of one relay that are sent and not yet extracted (BUS-RELAY-11);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, get_args
 
-import attrs
+from msgspec import Struct
 
 __all__ = ["ENDS", "End", "RelayCounters"]
 
@@ -13,8 +13,7 @@ End: TypeAlias = Literal["taken", "dropped", "returned", "failed", "in_doubt"]
 ENDS: Final[tuple[End, ...]] = get_args(End)
 
 
-@attrs.define(eq=False)
-class RelayCounters:
+class RelayCounters(Struct, eq=False):
     """The counters of one relay, of all relays for one process, or of all relays.
 
     At every step, ``posted == ended +`` the number of messages present in the relays.
@@ -30,14 +29,14 @@ class RelayCounters:
     whole: the counters that include these, and in which every change is counted too.
     """
 
-    whole: RelayCounters | None = attrs.field(default=None, repr=False)
-    posted: int = attrs.field(default=0, init=False)
-    taken: int = attrs.field(default=0, init=False)
-    commands_taken: int = attrs.field(default=0, init=False)
-    dropped: int = attrs.field(default=0, init=False)
-    returned: int = attrs.field(default=0, init=False)
-    failed: int = attrs.field(default=0, init=False)
-    in_doubt: int = attrs.field(default=0, init=False)
+    whole: RelayCounters | None = None
+    posted: int = 0
+    taken: int = 0
+    commands_taken: int = 0
+    dropped: int = 0
+    returned: int = 0
+    failed: int = 0
+    in_doubt: int = 0
 
     @property
     def ended(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct, field
 
 from bus.core.local.actions import Settled
 
@@ -30,8 +30,7 @@ __all__ = ["Confirmations"]
 _JOIN_S: Final = 1.0
 
 
-@attrs.define(eq=False)
-class _Confirmation:
+class _Confirmation(Struct, eq=False):
     """One subscription that awaits confirmation.
 
     settled: the functions to call on confirmation.
@@ -44,8 +43,8 @@ class _Confirmation:
 
     own: bool
     abroad: bool
-    settled: list[Callable[[], object]] = attrs.Factory(list)
-    numbers: dict[int, Peer] = attrs.Factory(dict)
+    settled: list[Callable[[], object]] = field(default_factory=list)
+    numbers: dict[int, Peer] = field(default_factory=dict)
     waits: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["DialFailure", "DialFailures"]
 
 
-@attrs.frozen
-class DialFailure:
+class DialFailure(Struct, frozen=True):
     """The failure of one dial.
 
     why: the reason, in the words of the log.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct, field
 
 from bus.address import is_system
 from bus.core.remote.frame_facts import facts, messages
@@ -47,8 +47,7 @@ LEASE_S: Final = 10.0  # a listener that does not ask again is dropped after thi
 _KNOWN_MAX: Final = 4096
 
 
-@attrs.define(eq=False)
-class _Listener:
+class _Listener(Struct, eq=False):
     """One subscriber to frames.
 
     types: the frame types to record; empty for all.
@@ -59,7 +58,7 @@ class _Listener:
 
     types: frozenset[str]
     until: float
-    frames: deque[dict[str, Any]] = attrs.field(factory=deque)
+    frames: deque[dict[str, Any]] = field(default_factory=deque)
     left_out: int = 0
     told: int = 0
 
@@ -216,8 +215,8 @@ class FrameMonitor:
             if runs is None:
                 return None
             return {"first": frame.first, "floor": frame.floor, "runs": runs}
-        for field in ("task", "sender", "subscriber"):
-            if (task := getattr(frame, field, None)) is not None:
+        for part in ("task", "sender", "subscriber"):
+            if (task := getattr(frame, part, None)) is not None:
                 self._name((task.id.machine, task.id.process), task.relay, task.name)
         here = self._remote.topology.me.machine
         said = facts(frame, here, sender, receiver)

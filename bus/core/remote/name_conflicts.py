@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct
 
 from bus.core.wire import Ping, Reason
 
@@ -36,8 +36,7 @@ _CONFLICTS_MAX: Final = 64
 _CLAIMS_MAX: Final = 64
 
 
-@attrs.define
-class NameConflict:
+class NameConflict(Struct):
     """Two machines of one name.
 
     address: of the machine that has no link with this one: where its master listens, or
@@ -53,8 +52,7 @@ class NameConflict:
     until: float
 
 
-@attrs.define
-class _Claim:
+class _Claim(Struct):
     """The claim of a master to the place of a linked one.
 
     ping: the number of the PING that the linked one is to answer.

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from bus.address import Address
 from bus.core.local.routing_table import Entry
 from bus.registration import Visibility
@@ -24,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Proxies", "Proxy"]
 
 
-@attrs.define(eq=False, kw_only=True)
-class Proxy(Entry):
+class Proxy(Entry, eq=False, kw_only=True):
     """The registration of a task of another bus on this one.
 
     It has no host, so no message is posted to it. No look-up finds it, although its

@@ -11,22 +11,22 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-import attrs
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from bus.core.deadlines import Deadlines
-from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
+from bus.core.peer.peer import Peer
+from bus.core.remote.candidates import Candidates
+from bus.core.wire import AddRelay, Cancel, Search, Subscribe, Unsubscribe
 from bus.errors import WireError
+from bus.registration import Key
 from bus.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.peer.peer import Peer
-    from bus.core.remote.candidates import Candidates
     from bus.core.remote.topology import Topology
-    from bus.core.wire import AddRelay, RequestId
-    from bus.registration import Key
+    from bus.core.wire import RequestId
 
 __all__ = ["HOPS", "Request", "Requests", "check_passed_on"]
 
@@ -35,8 +35,7 @@ HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
 Asked = TypeVar("Asked", Search, Subscribe)
 
 
-@attrs.define(eq=False)
-class Request(Generic[Asked]):
+class Request(Struct, Generic[Asked], eq=False, dict=True):
     """One search or subscription.
 
     frame: as received, or as this process sends it.
@@ -62,9 +61,9 @@ class Request(Generic[Asked]):
     name: str
     origin: Peer | None
     deadline: float | None = None
-    forwarded_to: dict[Key, Peer] = attrs.Factory(dict)
-    refused_by: set[Key] = attrs.Factory(set)
-    lost: set[Key] = attrs.Factory(set)
+    forwarded_to: dict[Key, Peer] = field(default_factory=dict)
+    refused_by: set[Key] = field(default_factory=set)
+    lost: set[Key] = field(default_factory=set)
     adopted: bool = False
     candidates: Candidates[tuple[Peer, AddRelay]] | None = None
     absent: bool = False

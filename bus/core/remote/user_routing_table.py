@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bus.registration import Key, RegistrationId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bus.registration import Key, RegistrationId
-
 __all__ = ["User", "UserRoutingTable"]
 
 
-@attrs.frozen
-class User:
+class User(Struct, frozen=True):
     """One public task.
 
     owner: the process that hosts it.
@@ -79,7 +79,7 @@ class UserRoutingTable:
     def grant(self, *names: str) -> None:
         """Grant names to the tasks that hold them."""
         for name in names:
-            self._by_name[name] = attrs.evolve(self._by_name[name], granted=True)
+            self._by_name[name] = replace(self._by_name[name], granted=True)
 
     def _put(self, user: User) -> None:
         own = self._by_owner.setdefault(user.owner, {})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-import attrs
+from msgspec import Struct
 
 from bus.core.streams.incoming_stream import Acknowledgement, IncomingStream
 
@@ -34,8 +34,7 @@ class Refusal(enum.Enum):
     OLD_INCARNATION = "old incarnation"
 
 
-@attrs.frozen
-class Opened:
+class Opened(Struct, frozen=True):
     """The reply to a sender that opens a stream.
 
     refusal: the reason if the stream was not opened, or None. After a refusal the
@@ -51,8 +50,7 @@ class Opened:
     resumed: bool = False
 
 
-@attrs.define
-class _Sender(Generic[M]):
+class _Sender(Struct, Generic[M]):
     """The newest epoch of a sender, and its stream, open or not."""
 
     epoch: int
