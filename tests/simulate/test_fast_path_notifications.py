@@ -137,6 +137,8 @@ def test_a_process_that_lost_its_subscription_gets_no_notification() -> None:
 
 def _queued_command(talk: Notices) -> None:
     """Queue more commands than the window of the relay holds."""
+    talk.command(talk.notifier, "reader/0")  # later ones wait for no search
+    talk.stage.soon()
     talk.stage.hold(talk.subscribers[0])
     talk.command(talk.notifier, "reader/0", LIMITS.window + 1)
     talk.stage.soon()
