@@ -81,7 +81,7 @@ class Driven(Notices):
     def notification(self, payload: Any = 7, **changes: Any) -> Incoming:
         """Return a notification as `Sender.notify` makes it."""
         size = len(payload) if isinstance(payload, bytes) else 1
-        fields = {"_source": self.source, "_size": size}
+        fields: dict[str, Any] = {"_source": self.source, "_size": size}
         return Incoming(Kind.NOTIFICATION, payload, **fields | changes)
 
     def notify(self, payload: Any = 7, **changes: Any) -> bool:

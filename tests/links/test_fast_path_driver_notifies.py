@@ -183,7 +183,7 @@ def test_a_notification_goes_at_once_to_all_or_to_none(
 
     assert not talk.notify()
 
-    assert talk.put == talk.aborted == []
+    assert not [*talk.put, *talk.aborted]
     assert talk.all_accounts() == before
     assert talk.source.no_subscriber == talk.audience.delivered == 0
 
@@ -306,8 +306,13 @@ def _offered(last: Incoming, *, main: bool = False) -> bool:
 
 def _received(**changes: Any) -> Incoming:
     source = SimpleNamespace(mailbox=SimpleNamespace(peer=object()))
-    fields = {"kind": Kind.NOTIFICATION, "_source": source, "_size": 2**16}
-    return Incoming(payload=b"", **fields | changes)
+    fields: dict[str, Any] = {
+        "kind": Kind.NOTIFICATION,
+        "payload": b"",
+        "_source": source,
+        "_size": 2**16,
+    }
+    return Incoming(**fields | changes)
 
 
 @clause("BUS-CHAN-7")

@@ -108,8 +108,10 @@ class FastPaths:
         ways = []
         for peer in remote.subscribed_peers(source):
             short = self._to(peer)
-            permit = short and short.notification_permit(source, len(body))
-            if short is None or permit is None:
+            if short is None:
+                return False
+            permit = short.notification_permit(source, len(body))
+            if permit is None:
                 return False
             ways.append((short, permit))
         if not (ways or source.audience):

@@ -269,7 +269,6 @@ def test_a_notification_stays_behind_the_queued_commands_of_its_task(
 def test_a_long_notification_takes_the_normal_path(*, size: int, goes: bool) -> None:
     talk = Notices()
     way = fast_path_to(talk.near, talk.far)
-    talk.to.audience.limits = LIMITS
 
     assert (way.notification_permit(talk.source, size) is not None) is goes
 
