@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus as bus_package
+import queuebroker
 from bus import Role
 from bus.core.remote.fast_path import FastPath
 from bus.message import Kind
+from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
 from tests.kit.buses import ENDLESS, processes, socket_bus
 from tests.kit.comm_threads import comm_of, held
 from tests.kit.inspection import all_acknowledged, info, unbalanced
-from tests.support import until
+from tests.strikes import everywhere
+from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus import Incoming
     from queuebroker.testing import Run
+    from tests.strikes import Blow
+
+_EVERYWHERE_S = 240.0
 
 
 class News:
@@ -190,6 +197,51 @@ def test_a_lone_notification_survives_the_loss_of_its_link(news: News) -> None:
 
     all_acknowledged(news.near)
     assert news.got == [b"before", *(b"%d" % number for number in range(5))]
+
+
+@pytest.mark.deep
+@clause("QB-ERR-9", "BUS-FLOW-7", "AMO-7")
+def test_an_interrupted_notification_is_received_once_or_never(
+    news: News, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every point of `notify`; the next notification follows it, without a gap."""
+    numbers, went, sent_at_once = iter(range(1, 1_000_000)), list[int](), list[int]()
+    rounds = comm_of(news.near)._rounds
+    main = list[int]()  # the thread that stands for the main one
+    monkeypatch.setattr(_sync, "may_be_interrupted", lambda: _sync.get_ident() in main)
+    monkeypatch.setattr("bus.links.fast_path_driver._ALONE_S", 0.0)
+
+    def case(interrupted: Blow) -> None:
+        news.notify(b"before")
+        all_acknowledged(news.near)
+        until(lambda: rounds.inbox.arrived.asleep, "the comm thread sleeps")
+        news.got.clear()
+        number, after, before = next(numbers), next(numbers), news.went
+        interrupted(lambda: notifier.notify(b"%d" % number))
+        sent_at_once.append(news.went - before)
+        notifier.notify(b"%d" % after)
+        until(lambda: b"%d" % after in news.got, "the next one is received")
+        assert news.got in ([b"%d" % after], [b"%d" % number, b"%d" % after])
+        went.append(len(news.got) - 1)
+
+    def apart() -> None:
+        nonlocal notifier
+        main.append(_sync.get_ident())
+        news.notifier.deregister()
+        notifier = news.notifier = news.near.register("news", thread=news.near.here())
+        notifier.wait_for_subscribers()
+        everywhere(case, packages=(bus_package, queuebroker))
+
+    notifier = news.notifier
+    # Not in this thread, for the reason given in `tests.sockets.test_interrupts`.
+    with Threads() as threads:
+        threads.start(apart).result(_EVERYWHERE_S)
+    assert sum(sent_at_once) > 10
+    assert {0, 1} == set(went)
+    all_acknowledged(news.near)
+    assert unbalanced(news.near.inspect()) == []
+    [subscription] = info(news.far, "reader").subscriptions
+    assert (subscription.gap, subscription.missed) == (0, 0)
 
 
 # Under the explorer, between threads.
