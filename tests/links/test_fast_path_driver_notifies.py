@@ -44,6 +44,25 @@ def test_a_lone_notification_goes_to_each_subscribed_process_once() -> None:
     assert talk.source.no_subscriber == 0
 
 
+@clause("BUS-RELAY-10")
+def test_a_notification_goes_to_the_new_link_of_its_process() -> None:
+    talk = Driven()
+    assert talk.notify(talk.stage.world.number())
+    talk.arrive()
+    old = talk.to.session.link
+    talk.stage.cut("s2", "s3")
+    talk.stage.soon(2.0)
+    talk.driver._commanded_at = 0.0
+    number = talk.stage.world.number()
+
+    assert talk.notify(number)
+
+    [(link, _)] = talk.put
+    assert link == talk.to.session.link != old
+    talk.arrive()
+    assert talk.heard(number) == [1]
+
+
 @clause("BUS-FLOW-7")
 def test_each_notification_that_bypasses_the_comm_thread_is_counted_once() -> None:
     talk = Driven(*TWO)

@@ -10,9 +10,11 @@ import pytest
 
 from bus.core.local.actions import Action, Post, Store
 from bus.core.peer.relay import RelayState
+from bus.core.remote.fast_path import FastPath
 from bus.core.streams.horizons import Horizons
 from bus.core.wire import (
     FAILED,
+    FOLLOWS_MIN,
     LEASED,
     LOCATION_BYTES,
     RAW,
@@ -28,8 +30,6 @@ from tests.simulate.process import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from bus.core.remote.fast_path import FastPath
 
 # The longest time without an acknowledgement (`DelayedAcks.next_check`).
 _ACKNOWLEDGED_S = 6 * LIMITS.ack_delay_s
@@ -538,6 +538,68 @@ def test_a_message_frame_leaves_a_notification_to_be_acknowledged() -> None:
     assert acknowledged == talk.to.session.outgoing.next - 1
     assert (extracted, whole) == (0, False)
     assert acks.due_at == due
+
+
+@clause("BUS-RELAY-9")
+def test_a_received_notification_is_acknowledged_as_in_an_exchange() -> None:
+    """It also shows that its process is alive."""
+    talk = Delivery()
+    talk.stage.world.now += 0.25
+
+    assert talk.come(talk.send())
+
+    assert talk.peer.received_at == talk.stage.world.now
+    assert not talk.peer.session.awaits_ack
+    talk.peer.acks.next_check(talk.stage.world.now, ready=True)
+    assert talk.peer.acks.in_exchange
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-11")
+def test_a_notification_that_acknowledges_a_part_is_left_to_a_round() -> None:
+    """Two commands are under way, of which the notifier has taken one."""
+    talk = Notices()
+    way = _takes_a_command(talk)
+    frame = talk.send()
+    talk.command(talk.subscribers[0], "news")
+    talk.far.remote.flush(talk.stage.world.now)
+    talk.far._pass_on()
+    relay = talk.by.relays[talk.source.relay]
+    assert relay.under_way == 2
+
+    assert not way.receive(frame, talk.stage.world.now, deque())
+    assert relay.under_way == 2
+    talk.far.remote.receive(way.link, decoded(frame), talk.stage.world.now)
+    assert relay.under_way == 1
+
+
+@clause("BUS-RELAY-7")
+def test_the_notifications_of_each_task_go_to_its_own_subscribers() -> None:
+    """Though the ends of the last notification are remembered."""
+    talk = Delivery("s3", "s3")
+    other = talk.stage.task("other", "s2")
+    reader = talk.subscribers[1]
+    reader.process.subscribe(reader, "other")
+    talk.stage.soon()
+    talk.near.notify(other)
+    talk.stage.soon()
+
+    both = talk.come(talk.frame())
+    one = talk.come(talk.frame(ahead=1, source=other.entry.relay))
+
+    assert [each._to.name for each in both] == ["reader/0", "reader/1"]
+    assert [each._to.name for each in one] == ["reader/1"]
+    assert [each._source.name for each in (*both, *one)] == ["news", "news", "other"]
+
+
+@clause("BUS-CHAN-7")
+def test_no_notification_takes_the_fast_path_into_shared_memory() -> None:
+    """One body would be for many processes; the normal path shares it."""
+    talk = Notices()
+    assert talk.to.session.link is not None
+    way = FastPath(talk.near.remote, talk.to, talk.to.session.link, lambda _: True)
+
+    assert way.notification_permit(talk.source, 2**16) is not None
+    assert way.notification_permit(talk.source, FOLLOWS_MIN) is None
 
 
 @clause("BUS-WIRE-4")
