@@ -217,22 +217,20 @@ def test_an_interrupted_notification_is_received_once_or_never(
         until(lambda: rounds.inbox.arrived.asleep, "the comm thread sleeps")
         news.got.clear()
         number, after, before = next(numbers), next(numbers), news.went
-        interrupted(lambda: notifier.notify(b"%d" % number))
+        interrupted(lambda: news.notifier.notify(b"%d" % number))
         sent_at_once.append(news.went - before)
-        notifier.notify(b"%d" % after)
+        news.notifier.notify(b"%d" % after)
         until(lambda: b"%d" % after in news.got, "the next one is received")
         assert news.got in ([b"%d" % after], [b"%d" % number, b"%d" % after])
         went.append(len(news.got) - 1)
 
     def apart() -> None:
-        nonlocal notifier
         main.append(_sync.get_ident())
         news.notifier.deregister()
-        notifier = news.notifier = news.near.register("news", thread=news.near.here())
-        notifier.wait_for_subscribers()
+        news.notifier = news.near.register("news", thread=news.near.here())
+        news.notifier.wait_for_subscribers()
         everywhere(case, packages=(bus_package, queuebroker))
 
-    notifier = news.notifier
     # Not in this thread, for the reason given in `tests.sockets.test_interrupts`.
     with Threads() as threads:
         threads.start(apart).result(_EVERYWHERE_S)
