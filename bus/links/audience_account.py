@@ -32,9 +32,11 @@ class AudienceAccount(BatchRoom):
     not subscribe to another, so each notifier has its own gap.
 
     dropped: the number of those dropped, in all.
+    bypassed: the number of those that the threads of their tasks have sent themselves;
+      the exchange's lock guards it.
     """
 
-    __slots__ = ("_gaps", "_waiting", "dropped")
+    __slots__ = ("_gaps", "_waiting", "bypassed", "dropped")
 
     def __init__(self, *, messages_max: int, bytes_max: int) -> None:
         super().__init__(
@@ -47,11 +49,12 @@ class AudienceAccount(BatchRoom):
         # Each gap is a list of one number, which changes without a call.
         self._gaps: Final[WeakKeyDictionary[Entry, list[int]]] = WeakKeyDictionary()
         self.dropped: int = 0
+        self.bypassed: int = 0
 
     @property
     def delivered(self) -> int:
-        """The number of notifications that the comm thread has taken."""
-        return self._left
+        """The number of notifications that have left for the relays or the links."""
+        return self._left + self.bypassed
 
     @property
     def waiting(self) -> tuple[int, int]:

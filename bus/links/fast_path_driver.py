@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
-from bus.core.remote.fast_path import FastPath
+from bus.core.remote.fast_path import BODY_MAX, FastPath
 from bus.core.wire import FrameType
 from bus.links.fast_frames import RELEASE, FastFrames
 from bus.message import Incoming, Kind
@@ -207,6 +207,7 @@ class FastPathDriver:
         if (
             notification.wants_reply
             or notification._trace is not None
+            or notification._size > BODY_MAX
             or not self._is_alone()
             or self.hold.locked()
         ):
@@ -267,6 +268,7 @@ class FastPathDriver:
             frames.append(
                 (fast_path.link, fast_path.notification(permit, outbound_run))
             )
+        self._audience.bypassed += 1
         return frames
 
     @staticmethod
@@ -318,10 +320,10 @@ class FastPathDriver:
         return waitable
 
     def offer_link(self, last: Incoming | InboundRun, host: ThreadManager) -> None:
-        """Let a thread wait at the link that brings its tasks many short commands.
+        """Let a thread wait at the link that brings its tasks their messages.
 
-        Long commands are left to the comm thread, which copies them out of the kernel
-        while callbacks run.
+        These are many short commands, or single notifications. Long messages are left
+        to the comm thread, which copies them out of the kernel while callbacks run.
 
         last: the latest message for one of these tasks.
         """
@@ -336,6 +338,7 @@ class FastPathDriver:
             isinstance(last, Incoming)
             and last.kind is Kind.NOTIFICATION
             and last._trace is None
+            and last._size <= BODY_MAX
         ):
             peer = last._source.mailbox.peer
         else:
@@ -376,7 +379,10 @@ class FastPathDriver:
                 delivered = True
                 waits = waits or delivery is FastDelivery.QUEUED
         if not self._given:
-            if delivered and not fast_path.peer.acks.in_exchange:
+            acks = fast_path.peer.acks
+            if delivered and acks.is_urgent:
+                self._rounds.request_flush()  # the comm thread may sleep for longer
+            elif delivered and not acks.in_exchange:
                 self._wake_soon()
             return delivered, waits, False
         if host.main:

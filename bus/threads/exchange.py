@@ -6,7 +6,8 @@ posts them without ``_lock``.
 
 Lock order: a serving thread holds ``BusThread._drive`` and ``ThreadManager.driving``,
 and on the fast path also ``Rounds.hold``. ``_lock`` and the locks of inboxes come after
-these. Of ``_lock`` and the locks of inboxes, a thread holds one at a time.
+these. A thread holds one of the latter at a time, except that `try_deliver_now` takes
+the lock of the thread's own inbox under ``_lock``; no thread takes ``_lock`` under it.
 """
 
 from __future__ import annotations
@@ -183,8 +184,8 @@ class Exchange:
         assert self.comm is not None
         [message] = action.messages
         assert type(message) is Incoming
-        if self.comm.holds(action.entry):
-            return False
+        if message.gap or self.comm.holds(action.entry):
+            return False  # `InboundDelivery` counts the gap
         subscriptions = message.subscriptions
         message._account = (
             subscriptions[0]._account

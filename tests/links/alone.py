@@ -23,7 +23,7 @@ class Short:
 
     link = 1
     is_current = True
-    peer = SimpleNamespace(acks=SimpleNamespace(in_exchange=False))
+    peer = SimpleNamespace(acks=SimpleNamespace(in_exchange=False, is_urgent=False))
     answers_only = False
 
     def command(self, *_: Any) -> bytes:

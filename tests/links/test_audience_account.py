@@ -82,6 +82,22 @@ def test_each_notification_reports_those_dropped_before_it(
     assert is_empty(process)
 
 
+@clause("BUS-FLOW-3")
+def test_a_gap_of_one_notifier_is_due_until_its_next_notification_is_taken() -> None:
+    """A notification that took the fast path meanwhile would not report it."""
+    process = Process(task_fifo_messages=MESSAGES_MAX)
+    account = process.host.account
+    one, other = Notifier(process), Notifier(process, "e")
+    one.notify_objects(MESSAGES_MAX)
+    other.notify_objects(1)  # drops the first of the other notifier
+
+    assert (account.has_gap(one.entry), account.has_gap(other.entry)) == (True, False)
+    process.round()
+
+    assert not account.has_gap(one.entry)
+    assert [gap for _, gap in one.came()] == [1] + [0] * (MESSAGES_MAX - 2)
+
+
 @clause("BUS-MSG-15", "BUS-RELAY-6")
 def test_notifications_of_bytes_share_one_place_in_the_inbox() -> None:
     process = Process()

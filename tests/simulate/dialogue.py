@@ -104,6 +104,15 @@ def accounts_of(process: SimProcess, other: SimProcess) -> dict[str, Any]:
             )
             for number, relay in peer.relays.items()
         },
+        "audience": (
+            peer.notifications.posted,
+            peer.notifications.taken,
+            peer.audience.queued,
+            peer.audience.under_way,
+            peer.audience.unacked_bytes,
+            len(peer.audience.unacked),
+        ),
+        "gaps": {number: relay.gap for number, relay in peer.relays.items()},
         "todo": list(process.remote.topology.todo),
         "outbox": list(session._outbox),
     }

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.core.local.actions import Action
+from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.remote.fast_path import FastPath
+from bus.message import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
     from bus.core.wire import Batch
+    from bus.payload import Payload
     from tests.simulate.process import SimProcess
 
 __all__ = ["NO_FAST_PATHS", "FastPathRate", "FastPaths"]
@@ -81,9 +85,51 @@ class FastPaths:
         assert isinstance(frame, bytes)  # there is no shared memory
         world.went_short += 1
         if world.interrupted():
-            link = short.link
-            self._process.say(lambda: f"is struck, and gives {link} up")
-            world.network.cut(world.network.wires[link][0])
+            self._give_up(short.link)
         else:
             world.network.send(short.link, frame)
+        return True
+
+    def _give_up(self, link: int) -> None:
+        network = self._process.world.network
+        self._process.say(lambda: f"is struck, and gives {link} up")
+        network.cut(network.wires[link][0])
+
+    def notify(self, source: Entry, payload: Payload) -> bool:
+        """Put a notification on all links at once, as `FastPathDriver.notify` does.
+
+        An interrupt comes after some of the accounts have it; the links of these are
+        dropped.
+        """
+        world, remote = self._process.world, self._process.remote
+        if not world.short():
+            return False
+        flags, body = pack_payload(payload)
+        ways = []
+        for peer in remote.subscribed_peers(source):
+            short = self._to(peer)
+            if short is None:
+                return False
+            permit = short.notification_permit(source, len(body))
+            if permit is None:
+                return False
+            ways.append((short, permit))
+        if not (ways or source.audience):
+            source.no_subscriber += 1
+        turn, size = next(remote.outbound_messages.turns), len(body)
+        outbound_run = OutboundRun(
+            Kind.NOTIFICATION, source, source.relay, 0, flags, turn, None, (body,), size
+        )
+        frames = []
+        for short, permit in ways:
+            frame = short.notification(permit, outbound_run)
+            assert isinstance(frame, bytes)
+            frames.append((short.link, frame))
+        world.went_short += bool(frames)
+        if frames and world.interrupted():
+            for link, _ in frames:
+                self._give_up(link)
+            return True
+        for link, frame in frames:
+            world.network.send(link, frame)
         return True

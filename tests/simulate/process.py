@@ -376,7 +376,8 @@ class SimProcess:
         if tracer is not None:
             trace = tracer.remote_notification(0)
             trace.number()
-        self.remote.notify(task.entry, number, trace=trace)
+        if trace is not None or not self.fast_paths.notify(task.entry, number):
+            self.remote.notify(task.entry, number, trace=trace)
         self.settle()
         return number
 

@@ -7,6 +7,8 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
+import attrs
+
 from bus.rights import Credentials, Rights
 from tests.simulate.announcements import Announcements
 from tests.simulate.checks import Checks
@@ -96,6 +98,10 @@ class World:
         if process.guest:
             rights = self.guests.rights(process.key[1], by.key[1])
         return Credentials(int(process.guest), rights or Rights())
+
+    def take_fast_paths(self, fraction: float) -> None:
+        """Let this fraction of the messages take the fast path from now on."""
+        self._fast_paths = attrs.evolve(self._fast_paths, taken=fraction)
 
     def short(self) -> bool:
         """Draw whether a message takes the fast path, if it may."""

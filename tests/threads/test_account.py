@@ -33,6 +33,25 @@ def test_a_message_longer_than_the_bound_finds_room_where_nothing_is_unread() ->
     assert not account.full(11)
 
 
+@clause("BUS-FLOW-1", "BUS-FLOW-3")
+@pytest.mark.parametrize("reason", ["full", "gap"])
+def test_no_message_is_admitted_at_once_if_there_is_a_reason(reason: str) -> None:
+    """The usual way applies the policy, and reports the gap."""
+    account, lock = (
+        Account(messages_max=2, bytes_max=10, overflow="block"),
+        _sync.Lock(),
+    )
+    station = Station()
+    assert account.admit_at_once(station.message("c", "first", size=1), lock)
+    account.gap = int(reason == "gap")
+    size = 10 if reason == "full" else 1
+
+    assert not account.admit_at_once(station.message("c", "next", size=size), lock)
+    assert (account.unread, account.unread_bytes) == (1, 1)
+    account.gap = 0
+    assert account.admit_at_once(station.message("c", "next", size=1), lock)
+
+
 @clause("BUS-FLOW-1", "BUS-FLOW-2")
 def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
     monkeypatch: pytest.MonkeyPatch,

@@ -92,16 +92,31 @@ class Subscriber:
         [payload] = self.payloads(1, size)
         self.post(payload)
 
+    def at_once(self, size: int = 4) -> bool:
+        """Receive one by the fast path, as `ThreadManager.accept` does; True if so."""
+        [payload] = self.payloads(1, size)
+        message = self.message(payload)
+        message._account = self.account
+        accepts = not self.inbox.items and self.account.admit_at_once(
+            message, self.inbox.lock
+        )
+        if accepts:
+            self.mailbox.append(message)
+        else:
+            self.offer(message)
+        return accepts
+
     def post(self, payload: bytes) -> None:
-        self.offer(
-            Incoming(
-                Kind.NOTIFICATION,
-                payload,
-                _source=self.source,
-                _to=self.entry,
-                _size=len(payload),
-                subscriptions=(self.subscription,),
-            )
+        self.offer(self.message(payload))
+
+    def message(self, payload: bytes) -> Incoming:
+        return Incoming(
+            Kind.NOTIFICATION,
+            payload,
+            _source=self.source,
+            _to=self.entry,
+            _size=len(payload),
+            subscriptions=(self.subscription,),
         )
 
     def offer(self, message: Incoming) -> None:
@@ -174,6 +189,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("run"), st.integers(2, 8), st.sampled_from([4, 9])),
         st.tuples(st.just("one"), st.sampled_from([4, 30])),
+        st.tuples(st.just("at_once"), st.sampled_from([4, 30])),
         st.tuples(st.just("miss"), st.integers(1, 3)),
         st.tuples(st.just("read"), st.integers(1, 7)),
         st.tuples(st.just("separate")),
@@ -203,6 +219,38 @@ def test_each_notification_reports_those_missing_before_it(
     assert subscriber.got[-1] == subscriber.number - 1
     assert len(subscriber.got) >= last + 1
     assert subscriber.account.unread == subscriber.account.unread_bytes == 0
+
+
+@clause("BUS-FLOW-3", "BUS-MSG-15")
+def test_a_full_account_admits_no_notification_at_once_and_drops_none() -> None:
+    """The usual way drops the oldest one, and the next one reports that."""
+    subscriber = Subscriber()
+    assert [subscriber.at_once() for _ in range(MESSAGES_MAX)] == [True] * MESSAGES_MAX
+    dropped = subscriber.account.dropped
+    [payload] = subscriber.payloads(1, 4)
+    message = subscriber.message(payload)
+    message._account = subscriber.account
+
+    assert not subscriber.account.admit_at_once(message, subscriber.inbox.lock)
+    assert subscriber.account.unread == MESSAGES_MAX
+    assert subscriber.account.dropped == dropped == 0
+    subscriber.offer(message)
+    subscriber.read(100)
+
+    assert subscriber.got == [*range(1, MESSAGES_MAX + 1)]
+    assert subscriber.gaps == [1] + [0] * (MESSAGES_MAX - 1)
+    assert subscriber.is_balanced()
+
+
+@clause("BUS-FLOW-3")
+def test_a_notification_admitted_at_once_reports_those_missed_before_it() -> None:
+    subscriber = Subscriber()
+    subscriber.miss(3)
+
+    assert subscriber.at_once()
+    subscriber.read(1)
+
+    assert (subscriber.got, subscriber.gaps) == ([3], [3])
 
 
 @clause("BUS-FLOW-3", "BUS-FLOW-6")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.local.actions import Post, Reply
-from bus.message import Incoming
+from bus.message import Incoming, Kind
 from bus.threads.delivery import Answer
+from bus.threads.dropping_account import new_account
 from bus.threads.fast_delivery import FastDelivery
 from bus.threads.host_thread import call_in_host_thread
 from bus.threads.thread_manager import ThreadManager
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.core.local.actions import Action
+    from bus.threads.account import Account, Overflow
 
 
 def _reply(entry: Any, number: int = 1) -> Reply:
@@ -64,9 +66,27 @@ class FastReceiver:
         message._to = self.entry
         return Post(self.entry, [message])
 
-    def slip(self, action: Action) -> FastDelivery:
+    def account(self, capacity: int = 100, overflow: Overflow = "error") -> Account:
+        """Return the account of a subscription of the task."""
+        return new_account(messages_max=capacity, bytes_max=2**20, overflow=overflow)
+
+    def notification(
+        self, account: Account, payload: int = 1, *, entry: Any = None, gap: int = 0
+    ) -> Post:
+        entry = entry or self.entry
+        message = Incoming(
+            Kind.NOTIFICATION,
+            payload,
+            gap=gap,
+            subscriptions=(SimpleNamespace(_account=account),),
+            _to=entry,
+            _size=1,
+        )
+        return Post(entry, [message])
+
+    def slip(self, *actions: Action) -> FastDelivery:
         def event(todo: Any) -> bool:
-            todo += (action,)
+            todo += actions
             return True
 
         return self.station.exchange.try_deliver_now(_Link(event), b"", self.host)
@@ -262,3 +282,91 @@ def test_a_thread_that_performs_some_actions_leaves_the_rest_to_others() -> None
     assert given == [0]
     station.exchange.act()
     assert given == [0, 1, 2]
+
+
+# Notifications: an action for each subscriber.
+
+
+@clause("BUS-CHAN-7", "BUS-FLOW-7")
+def test_a_notification_is_on_the_account_of_its_subscription_at_once() -> None:
+    fast_receiver = FastReceiver()
+    account = fast_receiver.account()
+    notification = fast_receiver.notification(account)
+
+    assert fast_receiver.slip(notification) is FastDelivery.DELIVERED
+
+    assert fast_receiver.read == notification.messages
+    assert account.unread == 1
+    assert fast_receiver.entry.mailbox.client.account.unread == 0
+    assert not fast_receiver.station.exchange._todo
+
+
+@clause("BUS-MSG-4", "BUS-ROUTE-4")
+@pytest.mark.parametrize("first", [True, False])
+def test_each_subscriber_gets_a_notification_whichever_thread_it_is_in(
+    *, first: bool
+) -> None:
+    """first: whether the first action is for a task of the reading thread."""
+    fast_receiver = FastReceiver()
+    _, other = fast_receiver.station.register("c", ThreadManager("another"))
+    actions = [
+        fast_receiver.notification(fast_receiver.account(), entry=entry)
+        for entry in (fast_receiver.entry, other)
+    ]
+    if not first:
+        actions.reverse()
+
+    assert fast_receiver.slip(*actions) is FastDelivery.QUEUED
+
+    assert len(fast_receiver.read) == int(first)
+    fast_receiver.station.exchange.act()
+    assert fast_receiver.done == actions[int(first) :]
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-7")
+def test_a_notification_that_reports_a_gap_is_queued() -> None:
+    """`InboundDelivery` counts the gap for its subscription."""
+    fast_receiver = FastReceiver()
+    account = fast_receiver.account()
+    notification = fast_receiver.notification(account, gap=2)
+
+    assert fast_receiver.slip(notification) is FastDelivery.QUEUED
+
+    assert fast_receiver.read == []
+    assert account.unread == 0
+    fast_receiver.station.exchange.act()
+    assert fast_receiver.done == [notification]
+
+
+@clause("BUS-FLOW-3", "BUS-MSG-15")
+@pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest", "block", "error"])
+def test_a_full_subscription_takes_no_notification_at_once(overflow: Overflow) -> None:
+    """Its policy decides on the usual way."""
+    fast_receiver = FastReceiver()
+    account = fast_receiver.account(1, overflow)
+    first, second = [fast_receiver.notification(account, at) for at in (1, 2)]
+
+    assert fast_receiver.slip(first) is FastDelivery.DELIVERED
+    assert fast_receiver.slip(second) is FastDelivery.QUEUED
+
+    assert fast_receiver.read == first.messages
+    assert (account.unread, account.dropped, account.turned_away) == (1, 0, 0)
+    assert list(fast_receiver.station.exchange._todo) == [second]
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+@pytest.mark.parametrize(
+    "so", [_posted_before, _elsewhere, _held_back, _decided_before, _being_done]
+)
+def test_a_fast_path_notification_overtakes_no_other_message(
+    so: Callable[[FastReceiver], None],
+) -> None:
+    fast_receiver = FastReceiver()
+    so(fast_receiver)
+    account = fast_receiver.account()
+    notification = fast_receiver.notification(account)
+
+    assert fast_receiver.slip(notification) is FastDelivery.QUEUED
+
+    assert (fast_receiver.read, account.unread) == ([], 0)
+    assert fast_receiver.station.exchange._todo[-1] is notification

@@ -124,7 +124,7 @@ class DelayedAcks:
             self._due_now = True
 
     def check_rarely(self) -> None:
-        """Check as rarely as in an exchange, since no sender waits for this number."""
+        """Check as rarely as in an exchange: no caller waits for a notification."""
         self._exchanges = True
 
     def forget(self, relay: int) -> None:
@@ -191,6 +191,11 @@ class DelayedAcks:
             return self.due_at if ready else None
         self._exchanges = False
         return now + _EXCHANGE * self._limits.ack_delay_s
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if half a window is unacknowledged: the sender may soon lack room."""
+        return self._due_now
 
     def is_due(self, now: float) -> bool:
         """Return True if an acknowledgement is due."""

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame, Run
     from bus.payload import Payload
 
-__all__ = ["FastPath"]
+__all__ = ["BODY_MAX", "FastPath"]
 
-_BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
+BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
 _SHARED_MAX: Final = 8 * 2**20  # a wake-up is little beside the copy of a longer one
 
 
@@ -280,14 +280,17 @@ class FastPath:
             or source not in relay.users
         ):
             return None
-        if kind is Kind.NOTIFICATION and peer.has_gap(source.relay):
+        if kind is Kind.NOTIFICATION and (
+            source.relay in peer.waiting  # a command of this task (BUS-MSG-15)
+            or peer.has_gap(source.relay)
+        ):
             return None
         return _Permit(
             self._remote.manager.revision,
             relay,
             source,
             kind,
-            min(_BODY_MAX, peer.message_bytes_max),
+            min(BODY_MAX, peer.message_bytes_max),
         )
 
     def _send(
@@ -458,6 +461,8 @@ class FastPath:
         relay, epoch = peer.relays.get(source), peer.session.their_epoch
         if relay is None or epoch is None:
             return None
+        if relay.provisional or relay.state is RelayState.SUPERSEDED:
+            return None  # an acknowledgement in its frame may change that
         audience = remote.relays.audience(relay)
         stream = remote.inbound_messages.stream(peer, epoch)
         if not audience or stream is None:

@@ -1,0 +1,81 @@
+"""`DelayedAcks`: when the acknowledgements to one other process are due."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.config import BusConfig
+from bus.core.peer.delayed_acks import DelayedAcks
+from bus.core.peer.limits import Limits
+from bus.core.peer.relay import AUDIENCE
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.wire import Ack
+from specs.clauses import clause
+
+LIMITS = Limits.of(BusConfig(window=8, window_bytes=1000, stream_window=64))
+DELAY_S = LIMITS.ack_delay_s
+NOW = 100.0
+
+
+def notified(acks: DelayedAcks, number: int, now: float, size: int = 1) -> None:
+    """Record a notification that arrived on the fast path."""
+    acks.on_received(Acknowledgement(number + 1))
+    acks.on_extracted(AUDIENCE, number, now, size)
+    acks.check_rarely()
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+def test_notifications_are_checked_as_rarely_as_an_exchange_and_acknowledged() -> None:
+    """Within six delays of the first one, even if no other message follows."""
+    acks = DelayedAcks(LIMITS)
+    notified(acks, 1, NOW)
+    assert not acks.is_waiting
+
+    check = acks.next_check(NOW, ready=True)
+
+    assert check == NOW + 6 * DELAY_S
+    assert acks.in_exchange
+    assert not acks.is_urgent
+    assert acks.is_due(check)  # so that round acknowledges
+    [ack] = acks.take(1, 1)
+    assert isinstance(ack, Ack)
+    assert (ack.acknowledgement.next, list(ack.extracted)) == (2, [(AUDIENCE, 1)])
+    assert acks.next_check(check, ready=True) is None
+    assert not acks.is_due(check + 100.0)
+
+
+@clause("BUS-RELAY-9")
+def test_the_check_after_the_last_notification_is_not_rare() -> None:
+    acks = DelayedAcks(LIMITS)
+    notified(acks, 1, NOW)
+    acks.next_check(NOW, ready=True)
+
+    assert acks.is_waiting
+    assert acks.next_check(NOW, ready=True) == NOW + DELAY_S
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-11")
+@pytest.mark.parametrize(("count", "size"), [(4, 1), (1, 500), (2, 250)])
+def test_half_a_window_of_notifications_is_urgent(count: int, size: int) -> None:
+    """Their sender would wait for room, or drop notifications."""
+    acks = DelayedAcks(LIMITS)
+    for number in range(1, count):
+        notified(acks, number, NOW, size)
+        assert not acks.is_urgent
+    notified(acks, count, NOW, size)
+
+    assert acks.is_urgent
+    assert acks.is_due(NOW)
+    acks.take(1, 1)
+    assert not acks.is_urgent
+
+
+@clause("BUS-RELAY-10")
+def test_no_acknowledgement_is_checked_for_without_a_link() -> None:
+    acks = DelayedAcks(LIMITS)
+    notified(acks, 1, NOW)
+
+    assert acks.next_check(NOW, ready=False) is None
+    assert not acks.in_exchange
+    acks.on_link_open()  # the last acknowledgement may have been lost
+    assert acks.is_due(NOW)

@@ -1,0 +1,372 @@
+"""`FastPathDriver`: a lone notification goes to all subscribed processes, or waits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bus
+from bus.message import Incoming, Kind
+from bus.rights import Credentials, Rights
+from specs.clauses import clause
+from tests.kit.clock import Clock
+from tests.links.alone import Alone
+from tests.links.driven import Driven
+from tests.simulate.process import LIMITS
+from tests.strikes import everywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.strikes import Blow
+
+# The subscribers of these tests are in two processes.
+TWO = ("s3", "s1", "s3")
+
+
+@clause("BUS-CHAN-7", "BUS-RELAY-7", "BUS-FLOW-7")
+def test_a_lone_notification_goes_to_each_subscribed_process_once() -> None:
+    talk = Driven(*TWO)
+    peers = [*talk.near.remote.topology.peers.values()]
+    posted = [peer.notifications.posted for peer in peers]
+    number = talk.stage.world.number()
+
+    assert talk.notify(number)
+
+    assert len({link for link, _ in talk.put}) == len(talk.put) == 2
+    talk.arrive()
+    assert talk.heard(number) == [1, 1, 1]
+    assert [peer.notifications.posted for peer in peers] == [n + 1 for n in posted]
+    assert [peer.notifications.taken for peer in peers] == [n + 1 for n in posted]
+    assert not any(peer.audience.present for peer in peers)
+    assert talk.source.no_subscriber == 0
+
+
+@clause("BUS-RELAY-10")
+def test_a_notification_goes_to_the_new_link_of_its_process() -> None:
+    talk = Driven()
+    assert talk.notify(talk.stage.world.number())
+    talk.arrive()
+    old = talk.to.session.link
+    talk.stage.cut("s2", "s3")
+    talk.stage.soon(2.0)
+    talk.driver._commanded_at = 0.0
+    number = talk.stage.world.number()
+
+    assert talk.notify(number)
+
+    [(link, _)] = talk.put
+    assert link == talk.to.session.link != old
+    talk.arrive()
+    assert talk.heard(number) == [1]
+
+
+@clause("BUS-FLOW-7")
+def test_each_notification_that_bypasses_the_comm_thread_is_counted_once() -> None:
+    talk = Driven(*TWO)
+
+    assert talk.notify()
+
+    assert (talk.audience.delivered, talk.audience.waiting) == (1, (0, 0))
+
+
+@clause("BUS-MSG-4")
+@pytest.mark.parametrize("here", [False, True])
+def test_a_notification_without_subscribers_is_counted_and_not_sent(
+    *, here: bool
+) -> None:
+    """here: whether a task of its own process subscribes, and has received it."""
+    talk = Driven()
+    [reader] = talk.subscribers
+    reader.process.unsubscribe(reader)
+    talk.stage.soon()
+    before = talk.all_accounts()
+
+    assert talk.notify(subscriptions=(object(),) if here else ())
+
+    assert talk.put == []
+    assert talk.source.no_subscriber == int(not here)
+    assert talk.all_accounts() == before
+
+
+@clause("BUS-SEC-1")
+def test_a_guest_without_the_right_gets_no_notification() -> None:
+    talk = Driven("s3", "s1")
+    talk.to.credentials = Credentials(1, Rights(subscribe=()))
+    number = talk.stage.world.number()
+
+    assert talk.notify(number)
+
+    assert len(talk.put) == 1
+    talk.arrive()
+    assert talk.heard(number) == [0, 1]
+
+
+# Reasons to post it as usual: then no process gets it at once.
+
+
+def _posted_before(talk: Driven) -> None:
+    talk.rounds.inbox.push("a request")
+
+
+def _given_before(talk: Driven) -> None:
+    talk.rounds.given.append((1, b"frame"))
+
+
+def _link_action(talk: Driven) -> None:
+    talk.rounds.link_actions.append("an action")
+
+
+def _monitored(talk: Driven) -> None:
+    talk.rounds.links_reserved = True
+
+
+def _sending(talk: Driven) -> None:
+    talk.links.sending = True
+
+
+def _pending_action(talk: Driven) -> None:
+    talk.pending = True
+
+
+def _no_lease(talk: Driven) -> None:
+    talk.leases = False
+
+
+def _no_link(talk: Driven) -> None:
+    _last(talk).session.detach()
+
+
+def _no_room(talk: Driven) -> None:
+    _last(talk).audience.under_way = LIMITS.window
+
+
+def _waiting_notification(talk: Driven) -> None:
+    peer = _last(talk)
+    peer.session.pause()
+    talk.near.remote.outbound_messages.notify([peer], talk.source, 1, 0)
+    peer.session._held = None
+
+
+def _queued_command(talk: Driven) -> None:
+    talk.stage.hold(talk.subscribers[1])
+    talk.command(talk.notifier, "reader/1", LIMITS.window + 1)
+    talk.stage.soon()
+
+
+def _not_introduced(talk: Driven) -> None:
+    _last(talk).announced.discard(talk.source.relay)
+
+
+def _gap_at_a_peer(talk: Driven) -> None:
+    _last(talk).count_dropped(talk.outbound_run())
+
+
+def _gap_before_the_relays(talk: Driven) -> None:
+    talk.audience._gaps[talk.source] = [2]
+
+
+def _last(talk: Driven) -> Any:
+    """Return the process that the driver considers last."""
+    return talk.near.remote.subscribed_peers(talk.source)[-1]
+
+
+@clause("BUS-MSG-15", "BUS-FLOW-3", "BUS-CHAN-7")
+@pytest.mark.parametrize(
+    "so",
+    [
+        _posted_before,
+        _given_before,
+        _link_action,
+        _monitored,
+        _sending,
+        _pending_action,
+        _no_lease,
+        _no_link,
+        _no_room,
+        _waiting_notification,
+        _queued_command,
+        _not_introduced,
+        _gap_at_a_peer,
+        _gap_before_the_relays,
+    ],
+)
+def test_a_notification_goes_at_once_to_all_or_to_none(
+    so: Callable[[Driven], None],
+) -> None:
+    talk = Driven("s3", "s1")
+    so(talk)
+    before = talk.all_accounts()
+
+    assert not talk.notify()
+
+    assert not [*talk.put, *talk.aborted]
+    assert talk.all_accounts() == before
+    assert talk.source.no_subscriber == talk.audience.delivered == 0
+
+
+@clause("BUS-MSG-15", "BUS-FLOW-3")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wants_reply": True},
+        {"_trace": object()},
+        {"payload": bytes(2**16 + 1)},
+    ],
+)
+def test_a_long_recorded_or_answerable_notification_is_posted(
+    changes: dict[str, Any],
+) -> None:
+    talk = Driven(*TWO)
+    before = talk.all_accounts()
+
+    assert not talk.notify(**changes)
+    assert talk.put == []
+    assert talk.all_accounts() == before
+
+
+@clause("BUS-CHAN-6")
+def test_a_notification_joins_the_round_under_way() -> None:
+    talk = Driven()
+    with talk.driver.hold:
+        assert not talk.notify()
+    assert talk.put == []
+
+
+@clause("BUS-CHAN-6", "BUS-CHAN-7")
+def test_notifications_that_follow_one_another_fast_go_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk, clock = Driven(), Clock.installed(monkeypatch, 0.0)
+
+    assert [talk.notify(), talk.notify()] == [True, False]
+    clock.now += 0.00015  # since the last one that was sent by either path
+    assert not talk.notify()
+    clock.now += 0.00025
+    assert talk.notify()
+    assert len(talk.put) == 2
+
+
+@clause("BUS-CHAN-6")
+def test_a_full_link_takes_the_notification_when_there_is_room() -> None:
+    """The comm thread sends the rest; the other links are not delayed."""
+    talk = Driven(*TWO)
+    links = [talk.to.session.link]
+    talk.full.update(link for link in links if link is not None)
+
+    assert talk.notify()
+
+    assert talk.checked == links
+    assert len(talk.put) == 2
+
+
+@clause("QB-ERR-9", "BUS-FLOW-7", "BUS-RELAY-10")
+def test_an_interrupt_leaves_each_process_its_notification_or_none() -> None:
+    """Where its account has it, the link is aborted, and the next one carries it."""
+    went = list[tuple[int, ...]]()
+    talk = Driven("s3", "s1", window=10_000, stream_window=10_000)
+    peers = talk.near.remote.subscribed_peers(talk.source)
+
+    def case(interrupted: Blow) -> None:
+        talk.put.clear()
+        talk.aborted.clear()
+        talk.driver._commanded_at = 0.0
+        before = [_account(peer) for peer in peers]
+        interrupted(talk.notify)
+
+        after = [_account(peer) for peer in peers]
+        counts = tuple(new[0] - old[0] for old, new in zip(before, after, strict=True))
+        for peer, count, old, new in zip(peers, counts, before, after, strict=True):
+            assert count in (0, 1)
+            assert [b - a for a, b in zip(old, new, strict=True)] == [count] * len(old)
+            sent = [link for link, _ in talk.put if link == peer.session.link]
+            assert len(sent) <= count
+            if count and not sent:
+                assert peer.session.link in talk.aborted
+        assert not talk.driver.hold.locked()
+        went.append(counts)
+
+    everywhere(case, packages=(bus,))
+    assert {(0, 0), (1, 0), (1, 1)} == set(went)
+
+
+def _account(peer: Any) -> list[int]:
+    outgoing, audience = peer.session.outgoing, peer.audience
+    return [
+        outgoing.next,
+        len(outgoing),
+        peer.notifications.posted,
+        peer.counters.posted,
+        audience.under_way,
+        audience.unacked_bytes,
+        len(audience.unacked),
+    ]
+
+
+# Receiving.
+
+
+def _offered(last: Incoming, *, main: bool = False) -> bool:
+    """Return True if a thread is offered the link after it got a message."""
+    alone = Alone()
+    waitable: Any = SimpleNamespace(
+        fast_path=SimpleNamespace(is_current=True), wanted=False
+    )
+    alone.fast_path_driver._waitable_links[last._source.mailbox.peer] = waitable
+    alone.host.main, alone.host.link_wait = main, None
+
+    alone.fast_path_driver.offer_link(last, alone.host)
+
+    assert alone.host.link_wait is (waitable if waitable.wanted else None)
+    return bool(waitable.wanted)
+
+
+def _received(**changes: Any) -> Incoming:
+    source = SimpleNamespace(mailbox=SimpleNamespace(peer=object()))
+    fields: dict[str, Any] = {
+        "kind": Kind.NOTIFICATION,
+        "payload": b"",
+        "_source": source,
+        "_size": 2**16,
+    }
+    return Incoming(**fields | changes)
+
+
+@clause("BUS-CHAN-7")
+def test_a_thread_that_receives_a_notification_is_offered_its_link() -> None:
+    assert _offered(_received())
+
+
+@clause("BUS-CHAN-7", "QB-ERR-9")
+@pytest.mark.parametrize(
+    ("changes", "main"),
+    [
+        ({}, True),
+        ({"kind": Kind.COMMAND}, False),
+        ({"_trace": object()}, False),
+        ({"_size": 2**16 + 1}, False),
+    ],
+)
+def test_a_link_is_offered_for_nothing_that_the_fast_path_refuses(
+    changes: dict[str, Any], *, main: bool
+) -> None:
+    """The comm thread copies long messages out of the kernel while callbacks run."""
+    assert not _offered(_received(**changes), main=main)
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+@pytest.mark.parametrize("watched", [False, True])
+def test_half_a_window_of_notifications_is_acknowledged_at_once(
+    monkeypatch: pytest.MonkeyPatch, *, watched: bool
+) -> None:
+    """Also in an exchange, in which the comm thread would sleep on for long."""
+    alone = Alone()
+    acks = alone.fast_path.peer.acks
+    monkeypatch.setattr(acks, "in_exchange", watched)
+    monkeypatch.setattr(acks, "is_urgent", True)
+
+    alone.wait(b"+1")
+
+    assert alone.calls == ["request_flush", "act 0"]
