@@ -41,7 +41,6 @@ class Short:
 class LeaseOfOne:
     """A stand-in for the read lease of a link with some received frames."""
 
-
     def __init__(self, *frames: bytes, ended: bool = False) -> None:
         self.frames = list(frames)
         self.ended = ended
