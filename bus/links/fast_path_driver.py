@@ -78,6 +78,7 @@ class FastPathDriver:
         "_remote",
         "_rounds",
         "_run_urgent_part",
+        "_subscribed",
         "_waitable_links",
         "_wake_soon",
         "hold",
@@ -106,6 +107,8 @@ class FastPathDriver:
         self._wake_soon: Final = rounds.wake_soon
         self._run_urgent_part: Final = rounds.run_urgent_part
         self._waitable_links: dict[Peer, _WaitableLink] = {}
+        # The fast paths of the last notification: see `_fast_paths_from`.
+        self._subscribed: tuple[int, Entry | None, list[FastPath] | None] = -1, None, []
         # Time of the last command without an answer. No lock: the value is a guess.
         self._commanded_at: float = -math.inf
 
@@ -238,13 +241,15 @@ class FastPathDriver:
         source, remote = notification._source, self._remote
         if self._has_earlier_work() or self._audience.has_gap(source):
             return None
+        known = self._subscribed
+        if known[0] != remote.manager.revision or known[1] is not source:
+            known = self._subscribed = self._fast_paths_from(source)
+        fast_paths = known[2]
+        if fast_paths is None:
+            return None
         flags, body = pack_payload(notification.payload)
         ways = []
-        for peer in remote.subscribed_peers(source):
-            waitable = self._waitable_link(peer)
-            if waitable is None:
-                return None
-            fast_path = waitable.fast_path
+        for fast_path in fast_paths:
             permit = fast_path.notification_permit(source, len(body))
             if permit is None:
                 return None
@@ -270,6 +275,23 @@ class FastPathDriver:
             )
         self._audience.bypassed += 1
         return frames
+
+    def _fast_paths_from(
+        self, source: Entry
+    ) -> tuple[int, Entry, list[FastPath] | None]:
+        """Look up the fast paths to the processes that subscribe to a task.
+
+        Return them with the revision for which they hold, and the task. They are None
+        if one of the processes has no link that a task thread may use.
+        """
+        revision = self._remote.manager.revision
+        fast_paths = []
+        for peer in self._remote.subscribed_peers(source):
+            waitable = self._waitable_link(peer)
+            if waitable is None:
+                return revision, source, None
+            fast_paths.append(waitable.fast_path)
+        return revision, source, fast_paths
 
     @staticmethod
     def _command(
