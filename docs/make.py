@@ -21,6 +21,7 @@ from bus.api.receiver import Receiver
 from bus.api.responder import Responder
 from bus.config import limits_table
 from bus.core import wire
+from bus.core.wire.memory_frames import MemoryFrame
 from bus.testing import memory_bus
 from bus.threads.inbox import Inbox
 from bus.threads.router import Router
@@ -94,10 +95,11 @@ def frames() -> str:
     lines = ["| | frame | meaning |", "| ---: | --- | --- |"]
     kinds: dict[wire.FrameType, type] = {
         each.type: each
-        for each in vars(wire).values()
-        if inspect.isclass(each)
-        and issubclass(each, wire.ControlFrame)
-        and "type" in vars(each)  # not a class of several frames
+        for each in (
+            *wire.ControlFrame.__subclasses__(),
+            *MemoryFrame.__subclasses__(),
+        )
+        if "type" in vars(each)  # not a class of several frames
     }
     kinds[wire.FrameType.MSG] = wire.Batch
     for number in wire.FrameType:

@@ -7,6 +7,7 @@ result is one line with the place, the violation, and the remedy.
 from __future__ import annotations
 
 import ast
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tests.imports import Module, Tree
 
 __all__ = [
+    "above_their_part",
     "dangerous_calls",
     "forbidden_imports",
     "out_of_order",
@@ -50,6 +52,57 @@ def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
             continue
         found += _upward_imports(tree, module, package, ranks)
     return found
+
+
+def above_their_part(
+    tree: Tree,
+    package: str,
+    parts: Mapping[str, str],
+    layers: Sequence[str],
+    listed: Collection[str],
+) -> list[str]:
+    """List imports from a layer to a higher part, and lines of ``listed`` without one.
+
+    parts: the modules of each part, as ``PARTS`` names them; layers: the lower parts,
+    lowest first. A module of a layer imports only its own part and lower layers.
+    listed: the exceptions, each "PART: IMPORTER -> MODULE". MODULE defines the imported
+    name, whichever module re-exports it. Imports for type checkers count; "(types)"
+    follows a pair that has no others.
+    """
+    part_of = _part_of(parts)
+    words = {
+        module.name: _word_for(module.path.removeprefix(f"{package}/"), part_of)
+        for module in tree.below(package)
+    }
+    homes = {name: part_of[word] for name, word in words.items() if word}
+    climbs = dict[str, str]()
+    for module in tree.below(package):
+        climbs |= _climbs(tree, module, homes, layers)
+    return [
+        *(
+            f"{tree.modules[name].at(1)}: is in no part: add it to PARTS in "
+            "tests/module_order.py, beside the modules that it is to stand with"
+            for name, word in words.items()
+            if not word
+        ),
+        *(
+            f"PARTS in tests/module_order.py: {word!r} of {part} names no module: "
+            "remove this word"
+            for word, part in part_of.items()
+            if word not in words.values()
+        ),
+        *(
+            f"{place}: a lower part imports a higher one ({climb}): define in the "
+            "lower part what it needs, and let the higher one supply that"
+            for climb, place in climbs.items()
+            if climb not in listed
+        ),
+        *(
+            f"{climb!r} is no import any more: remove this line"
+            for climb in listed
+            if climb not in climbs
+        ),
+    ]
 
 
 def forbidden_imports(
@@ -162,6 +215,49 @@ def _upward_imports(
                     f"{module.at(one.line)}: {entry} imports {other}, which stands "
                     f"after it in the order of {package}"
                 )
+
+
+def _part_of(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of each module and of each whole folder of a table of parts."""
+    found = dict[str, str]()
+    for part, words in parts.items():
+        folder = ""
+        for word in words.split():
+            if word.endswith(":"):
+                folder = f"{word[:-1]}/"
+            else:
+                found[folder + word] = part
+    return found
+
+
+def _word_for(path: str, part_of: Mapping[str, str]) -> str | None:
+    """Return the word of a table of parts that names a module, or a folder of it."""
+    folders = (each.as_posix() + "/" for each in PurePosixPath(path).parents)
+    return next((word for word in (path, *folders) if word in part_of), None)
+
+
+def _climbs(
+    tree: Tree, module: Module, homes: Mapping[str, str], layers: Sequence[str]
+) -> dict[str, str]:
+    """Return the imports of a layer's module that reach higher parts, with places."""
+    own = homes.get(module.name)
+    if own not in layers:
+        return {}
+    free = layers[: layers.index(own) + 1]
+    runtime = set(module.imports())
+    found = dict[str, str]()
+    for one in sorted(module.imports(typing=True), key=lambda one: one not in runtime):
+        way = [name for name in tree.way_to(one) if homes.get(name, own) not in free]
+        if not way:
+            continue
+        paths = (
+            each.path.partition("/")[2] for each in (module, tree.modules[way[-1]])
+        )
+        climb = f"{homes[way[-1]]}: {' -> '.join(paths)}"
+        if one not in runtime and climb not in found:
+            climb += " (types)"
+        found.setdefault(climb, module.at(one.line))
+    return found
 
 
 def _is_in(name: str, door: str) -> bool:

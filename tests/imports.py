@@ -33,6 +33,11 @@ class Import:
     alias: str | None
     line: int
 
+    @property
+    def known_as(self) -> str | None:
+        """The name by which the importing module has a name that it imports."""
+        return self.alias or self.name
+
     def hits(self, module: str) -> bool:
         """Whether it imports ``module``, a part of it, or a name from it."""
         taken = f"{self.target}.{self.name}" if self.name else self.target
@@ -60,10 +65,14 @@ class Module:
         """What its relative imports start from."""
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
+    @property
+    def path(self) -> str:
+        """Its file, without the suffix."""
+        return self.name.replace(".", "/") + ("/__init__" if self.is_package else "")
+
     def at(self, line: int) -> str:
         """Name a place in it, as a person would look it up."""
-        path = self.name.replace(".", "/") + ("/__init__" if self.is_package else "")
-        return f"{path}.py:{line}"
+        return f"{self.path}.py:{line}"
 
     def imports(self, *, typing: bool = False) -> tuple[Import, ...]:
         """Give every import that can happen at run time, with absolute names.
@@ -128,6 +137,18 @@ class Tree:
         inner = f"{one.target}.{one.name}"
         return inner if inner in self.modules else one.target
 
+    def way_to(self, one: Import) -> list[str]:
+        """Name the module that an import reaches, and those it has the name from.
+
+        The last one defines the name; the others re-export it.
+        """
+        way: list[str] = []
+        step: Import | None = one
+        while step and (target := self.target_of(step)) not in way:
+            way.append(target)
+            step = self._source_of(step)
+        return way
+
     def reached_from(self, starts: Iterable[str]) -> dict[str, str]:
         """Return all modules loaded by importing these, each with its importer.
 
@@ -164,6 +185,14 @@ class Tree:
             if name in others and circle not in found:
                 found.append(circle)
         return sorted(found, key=lambda circle: (-len(circle), circle))
+
+    def _source_of(self, one: Import) -> Import | None:
+        """Return the import by which the module of a name has it, if it imports it."""
+        if one.name is None or self.target_of(one) != one.target:
+            return None
+        door = self.modules.get(one.target)
+        imports = door.imports(typing=True) if door else ()
+        return next((each for each in imports if one.name == each.known_as), None)
 
 
 def _reached(edges: Mapping[str, set[str]], start: str) -> set[str]:

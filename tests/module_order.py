@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ORDER"]
+__all__ = ["LAYERS", "ORDER", "PARTS"]
 
 # Lowest first: a module imports only what stands above it in its list, also for type
 # checkers.
@@ -476,4 +476,109 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "bus",
         "membership",
     ),
+}
+
+# The lower parts of the bus, lowest first. A module of a layer imports its own part and
+# those before it, and no other; `allowed_imports.txt` lists the exceptions of today.
+LAYERS = ("model", "kernel", "process", "api")
+# Each module of the bus, by the part that it belongs to: "a" is a module, "a/" a folder
+# of which everything belongs to the part, and "a:" the folder of the words behind it.
+PARTS: Mapping[str, str] = {
+    "model": """
+        access address arrays config empty_view error_text errors/ events message
+            payload payload_depth payload_size registration rights role specification
+    """,
+    "kernel": """
+        core: __init__ deadlines peer/
+        core/local: __init__ actions departures inbound_run parked_list
+            process_manager remote routing_table trace
+        core/remote: __init__ control_frames dial_failures fast_path handshake
+            idle_links idle_relays inbound inbound_messages keep_alive link link_table
+            master_dialler name_registry next_frame outbound_messages own_searches
+            pending_names process_loss proxies relays remote_manager requests resolver
+            task_announcer topology undelivered_messages user_routing_table
+        core/streams: __init__ incoming_stream incoming_streams missing_table
+            outgoing_stream receipts
+        core/wire: __init__ batch codec frame_reader frames lengths link_frames parts
+            single stream_frames task_frames version
+    """,
+    "process": """
+        at_exit
+        links: __init__ acknowledgement_tracker audience_account batch_room
+            comm_thread connect_failure fast_frames fast_path_driver frame_readers
+            inbound_delivery join_state link_helpers link_policy link_poller link_pool
+            link_setup machine_id memory network peer_log peer_trust relay_account
+            relay_outbox rounds run_directory send_batch shutdown socket_listeners
+            socket_network unsent
+        threads: __init__ account callback_failures comm delivery dropping_account
+            emptying exchange fast_delivery host_thread inbox internal_errors mailbox
+            opening parked_expiry registration_attempt router scheduler thread_manager
+            undoable verdict
+    """,
+    "api": """
+        service
+        api: __init__ addresses arguments asker awaited_command awaited_outcome bus
+            bus_thread bus_threads call command_handle delivery_failures foreign_tasks
+            implicit_tasks lifetime membership network_node new_exchange orphans
+            questions receiver reentry responder run_callback sender stuck_callback
+            task task_owner task_registration unanswered
+    """,
+    "features/subscriptions": """
+        api: awaited_confirmation notification_iterator subscriber subscription
+        core/local: interests remote_tasks specification_trie
+        core/remote: confirmations matches remote_presence remote_subscriptions
+    """,
+    "features/memory": """
+        loan multicast/ shared_memory_info
+        api: loans
+        cli: shm
+        core/wire: memory_frames
+        links: lease_account lent_bodies link_memory shared_bodies task_loans
+        threads: loan_request
+    """,
+    "features/machines": """
+        keys/ machine_info network
+        api: awaited_binding
+        cli: keys machines network_doctor shared_names
+        core: discovery/
+        core/local: any_machine_names
+        core/remote: any_machine_searches candidates discovered_machines
+            known_machines name_conflicts
+        core/wire: announcement
+        links: announcement_group announcement_survey announcer gateway_address
+            gateway_client gateway_requests gateway_server machine_discovery
+            peer_probe
+        threads: binding
+    """,
+    "features/durable": """
+        durability horizon/
+        core/streams: horizons
+    """,
+    "features/moving": """
+        api: hand_over
+        core/remote: new_addresses
+    """,
+    "features/watching": """
+        api: inspector snapshot
+        cli: look monitor queries route top
+        core/remote: frame_facts frame_monitor
+        links: monitor_leases
+    """,
+    "recording": """
+        journal/ pipeline/
+        cli: check journal pipeline
+    """,
+    "pattern": """
+        pattern/ sp_gateway
+        cli: socket_session sockets
+    """,
+    "demo": """
+        demo/
+        cli: demo news
+    """,
+    "cli": """
+        cli: __init__ bench conformance doctor exits finding json_text live numbers
+            place progress suite talk target text
+    """,
+    "root": "__init__ __main__ requirements testing",
 }

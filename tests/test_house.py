@@ -98,6 +98,115 @@ def test_relative_imports_are_followed_from_modules_and_packages(
     assert all("part imports high" in one for one in found)
 
 
+_PARTS = {"base": "low: values", "top": "low: rounds", "extra": "more/", "door": "door"}
+
+
+def _with_parts(root: Path, text: str) -> Tree:
+    """Return modules of two layers and a feature; ``text`` is one of the top layer."""
+    files = {
+        "pack/low/values.py": "",
+        "pack/low/rounds.py": text,
+        "pack/more/made.py": "class Made: ...",
+        "pack/more/other.py": "from pack.more.made import Made",
+        "pack/door.py": "from pack.more.other import Made as Thing\nclass Own: ...",
+    }
+    tree = _fake(root, files)
+    return Tree({name: one for name, one in tree.modules.items() if not one.is_package})
+
+
+@pytest.mark.parametrize(
+    ("text", "climb"),
+    [
+        ("from pack.low import values", None),
+        ("import json, other.more", None),
+        ("import pack.more.made", "extra: low/rounds -> more/made"),
+        ("from ..more.made import Made", "extra: low/rounds -> more/made"),
+        ("def f():\n    import pack.more.made", "extra: low/rounds -> more/made"),
+        ("from pack.more.other import Made", "extra: low/rounds -> more/made"),
+        ("from pack.more.other import gone", "extra: low/rounds -> more/other"),
+        ("from pack.door import Thing", "extra: low/rounds -> more/made"),
+        ("from pack.door import Own", "door: low/rounds -> door"),
+        (
+            "if TYPE_CHECKING:\n    from pack.door import Thing",
+            "extra: low/rounds -> more/made (types)",
+        ),
+        (
+            "if TYPE_CHECKING:\n    import pack.more.made\nimport pack.more.made",
+            "extra: low/rounds -> more/made",
+        ),
+    ],
+)
+def test_an_import_of_a_higher_part_is_found_unless_listed(
+    tmp_path: Path, text: str, climb: str | None
+) -> None:
+    tree = _with_parts(tmp_path, text)
+
+    found = house.above_their_part(tree, "pack", _PARTS, ["base", "top"], [])
+
+    if climb is None:
+        assert found == []
+    else:
+        (only,) = found
+        assert only.startswith("pack/low/rounds.py:")
+        assert f"({climb})" in only
+        assert not house.above_their_part(
+            tree, "pack", _PARTS, ["base", "top"], [climb]
+        )
+
+
+def test_a_layer_imports_no_later_layer(tmp_path: Path) -> None:
+    tree = _with_parts(tmp_path, "from pack.low import values")
+
+    (only,) = house.above_their_part(tree, "pack", _PARTS, ["top", "base"], [])
+
+    assert "(base: low/rounds -> low/values)" in only
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "extra: low/rounds -> more/made",  # now for type checkers only
+        "extra: low/values -> more/made",
+        "door: low/rounds -> door",
+    ],
+)
+def test_a_listed_import_that_is_gone_is_reported(tmp_path: Path, line: str) -> None:
+    text = "if TYPE_CHECKING:\n    import pack.more.made"
+    listed = ["extra: low/rounds -> more/made (types)", line]
+
+    (only,) = house.above_their_part(
+        _with_parts(tmp_path, text), "pack", _PARTS, ["base", "top"], listed
+    )
+
+    assert repr(line) in only
+    assert only.endswith("remove this line")
+
+
+def test_a_module_without_a_part_and_a_word_without_a_module_are_reported(
+    tmp_path: Path,
+) -> None:
+    tree = _with_parts(tmp_path, "")
+    parts = {**_PARTS, "base": "values low: gone"}
+
+    missing, *stale = house.above_their_part(tree, "pack", parts, ["base"], [])
+
+    assert missing.startswith("pack/low/values.py:1: is in no part: add it to PARTS")
+    first, second = stale
+    assert "'values' of base names no module: remove this word" in first
+    assert "'low/gone' of base names no module: remove this word" in second
+
+
+@pytest.mark.parametrize("text", ["from pack.a import X", "from pack.b import X"])
+def test_a_name_that_modules_have_from_one_another_ends_the_search(
+    tmp_path: Path, text: str
+) -> None:
+    files = {"pack/a.py": text, "pack/b.py": "from pack.a import X"}
+    tree = _fake(tmp_path, files)
+    (one,) = tree.modules["pack.b"].imports()
+
+    assert tree.way_to(one)[0] == "pack.a"
+
+
 @pytest.mark.parametrize(
     "text",
     [

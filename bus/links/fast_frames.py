@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.wire import FrameType, MemoryFrame, decode
+from bus.core.wire import FrameType, decode
+from bus.core.wire.memory_frames import MemoryFrame
 from bus.errors import WireError
 
 if TYPE_CHECKING:

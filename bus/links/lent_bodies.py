@@ -12,8 +12,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bus.core.wire import LEASED, LEASES_MAX, Batch, Release, Run, SlabAnswer
+from bus.core.wire import LEASED, Batch, Run
 from bus.core.wire.codec import MESSAGE_BYTES_MAX
+from bus.core.wire.memory_frames import LEASES_MAX, Release, SlabAnswer
 from bus.errors import WireError
 from bus.multicast.open_memory import open_memory
 from bus.multicast.placement import Placement
@@ -24,7 +25,7 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bus.core.wire import OfferSlab
+    from bus.core.wire.memory_frames import OfferSlab
 
 __all__ = ["LentBodies"]
 

@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core.local.actions import Send
-from bus.core.wire import (
-    LEASED,
-    RAW,
-    Batch,
+from bus.core.wire import LEASED, RAW, Batch, encode, long_body
+from bus.core.wire import pieces as link_pieces
+from bus.core.wire.memory_frames import (
     CloseSlab,
     MemoryFrame,
     OfferSlab,
     Release,
     SlabAnswer,
-    encode,
-    long_body,
 )
-from bus.core.wire import pieces as link_pieces
 from bus.errors import ArenaFullError, WireError
 from bus.links.lent_bodies import LentBodies
 from bus.links.shared_bodies import SharedBodies

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial, HangUp, Send
-from bus.core.wire import MemoryFrame
+from bus.core.wire.memory_frames import MemoryFrame
 from bus.error_text import error_text_of
 from bus.errors import HorizonError, WireError
 from bus.links.acknowledgement_tracker import AcknowledgementTracker

@@ -15,7 +15,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bus.core.wire import CloseSlab, OfferSlab, encode, encode_located, pieces
+from bus.core.wire import encode, encode_located, pieces
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab
 from bus.errors import ArenaFullError
 from bus.links.lease_account import LeaseAccount
 from bus.links.task_loans import TaskLoans
@@ -26,7 +27,8 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bus.core.wire import Batch, Release, SlabAnswer
+    from bus.core.wire import Batch
+    from bus.core.wire.memory_frames import Release, SlabAnswer
     from bus.multicast.arena import Arena, SlabState
     from bus.multicast.loan import Loan
     from bus.shared_memory_info import LentViewsInfo

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.wire import encode_announcement
+from bus.core.wire.announcement import encode_announcement
 from bus.keys.machine_keys import MachineKeys
 from bus.links.machine_id import machine_id
 from bus.links.peer_probe import Fault

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.wire import (
+from bus.core.wire.announcement import (
     ANNOUNCEMENT_BYTES_MAX,
     Announcement,
     decode_announcement,

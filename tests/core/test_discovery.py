@@ -10,7 +10,7 @@ import pytest
 from bus.core.discovery.announcement_reader import Rejection
 from bus.core.discovery.discovery import Discovery
 from bus.core.discovery.machine_table import MACHINES_MAX, Change
-from bus.core.wire import encode_announcement, is_signed
+from bus.core.wire.announcement import encode_announcement, is_signed
 from specs.clauses import clause
 from tests.kit.discovery import GROUP_KEY, announcement, discovery_settings
 from tests.kit.identities import identity

@@ -12,7 +12,16 @@ from bus.core import wire
 from bus.core.streams.incoming_stream import Acknowledgement, IncomingStream
 from bus.core.streams.outgoing_stream import OutgoingStream
 from bus.core.wire import ControlFrame, FrameType, decode, encode
+from bus.core.wire.memory_frames import (
+    LEASES_MAX,
+    CloseSlab,
+    MemoryFrame,
+    OfferSlab,
+    Release,
+    SlabAnswer,
+)
 from bus.core.wire.stream_frames import EXTRACTED_MAX, MISSING_MAX
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
 from bus.message import Kind
 from bus.registration import RegistrationId, Visibility
@@ -159,8 +168,8 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         final=st.booleans(),
         moved_to=st.just("") | NEW_ADDRESS,
     ),
-    wire.Subscribe: st.builds(
-        wire.Subscribe,
+    Subscribe: st.builds(
+        Subscribe,
         id=REQUEST,
         specification=MODULE | st.just("**") | MACHINE.map("ism://{}/a/*".format),
         subscriber=TASK,
@@ -168,7 +177,7 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         presence=st.booleans(),
         hops=HOPS,
     ),
-    wire.Unsubscribe: st.builds(wire.Unsubscribe, id=REQUEST),
+    Unsubscribe: st.builds(Unsubscribe, id=REQUEST),
     wire.Ack: st.builds(
         wire.Ack,
         epoch=U64,
@@ -178,13 +187,13 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         extracted=st.lists(st.tuples(U32, NUMBER), max_size=9).map(tuple),
         heard=U64,
     ),
-    wire.OfferSlab: st.builds(
-        wire.OfferSlab, slab=U64, descriptor=U32, token=st.text(max_size=64)
+    OfferSlab: st.builds(
+        OfferSlab, slab=U64, descriptor=U32, token=st.text(max_size=64)
     ),
-    wire.SlabAnswer: st.builds(wire.SlabAnswer, slab=U64, mapped=st.booleans()),
-    wire.CloseSlab: st.builds(wire.CloseSlab, slab=U64),
-    wire.Release: st.builds(
-        wire.Release,
+    SlabAnswer: st.builds(SlabAnswer, slab=U64, mapped=st.booleans()),
+    CloseSlab: st.builds(CloseSlab, slab=U64),
+    Release: st.builds(
+        Release,
         leases=st.lists(st.tuples(U64, U64), min_size=1, max_size=256).map(tuple),
     ),
     wire.ConnectOffer: st.builds(
@@ -227,8 +236,8 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
 
 
 def test_every_type_is_drawn() -> None:
-    frames = {*ControlFrame.__subclasses__(), *wire.MemoryFrame.__subclasses__()}
-    assert OF_EACH_TYPE.keys() == {*frames - {wire.MemoryFrame}, wire.Batch}
+    frames = {*ControlFrame.__subclasses__(), *MemoryFrame.__subclasses__()}
+    assert OF_EACH_TYPE.keys() == {*frames - {MemoryFrame}, wire.Batch}
     assert len(OF_EACH_TYPE) == len(FrameType)
 
 
@@ -335,7 +344,7 @@ def test_the_longest_frames_are_short_enough() -> None:
             extracted=((2**32 - 1, far),) * EXTRACTED_MAX,
             heard=far,
         ),
-        wire.Release(leases=((far, far),) * wire.LEASES_MAX),
+        Release(leases=((far, far),) * LEASES_MAX),
         wire.AddRelay(task=task, addresses=(wide,) * 8),
     ):
         assert decode(encode(frame)) == frame

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import encode_announcement, is_signed
+from bus.core.wire.announcement import encode_announcement, is_signed
 from bus.errors import AccessDeniedError
 from bus.keys.authority import AUTHORITY, Authority
 from bus.keys.certificates import cross_sign, new_authority, read_pem

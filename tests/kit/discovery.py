@@ -6,7 +6,8 @@ import socket
 from typing import Any, Final
 
 from bus.core.discovery.discovery import DiscoverySettings
-from bus.core.wire import VERSIONS, Announcement
+from bus.core.wire import VERSIONS
+from bus.core.wire.announcement import Announcement
 
 __all__ = ["GROUP_KEY", "announcement", "discovery_settings", "free_udp_port"]
 

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from bus import BusConfig
-from bus.core.wire import (
-    FOLLOWS_MIN,
-    NO_DEADLINE,
-    RAW,
-    Batch,
-    FrameReader,
-    MemoryFrame,
-    Release,
-    Run,
-    SlabAnswer,
-)
+from bus.core.wire import FOLLOWS_MIN, NO_DEADLINE, RAW, Batch, FrameReader, Run
+from bus.core.wire.memory_frames import MemoryFrame, Release, SlabAnswer
 from bus.links.link_memory import LinkMemory
 from bus.message import Kind
 

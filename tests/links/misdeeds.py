@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from bus.core import wire
 from bus.core.wire import Reason
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.message import Kind
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     ),
     "subscribes for another's task": (
         lambda r: r.say(
-            wire.Subscribe(
+            Subscribe(
                 id=r.request(),
                 specification="echo",
                 subscriber=r.task(id=r.id(process="other")),
@@ -188,7 +190,7 @@ STRANGE: Final[Mapping[str, Callable[[Hostile], None]]] = {
     "a pong to nothing": lambda r: r.say(wire.Pong(number=7)),
     "an error about nothing": lambda r: r.say(wire.Error(reason=Reason.WIRE)),
     "a search that is not": lambda r: r.say(wire.Cancel(id=r.request(9))),
-    "a subscription that is not": lambda r: r.say(wire.Unsubscribe(id=r.request(9))),
+    "a subscription that is not": lambda r: r.say(Unsubscribe(id=r.request(9))),
     "a task that is not": lambda r: r.say(wire.Unexport(id=r.id(9))),
     "a relay that is not": lambda r: r.say(wire.Unrelay(relay=77, extracted=3)),
     "another epoch": lambda r: r.say(_ack(r, epoch=1, last=77)),
@@ -197,12 +199,12 @@ STRANGE: Final[Mapping[str, Callable[[Hostile], None]]] = {
         lambda r: r.messages(to=r.found("echo"), kind=Kind.COMMAND_RESPONSE)
     ),
     "memory that is not there": lambda r: r.say(
-        wire.OfferSlab(slab=1, descriptor=2, token="bus-0")
+        OfferSlab(slab=1, descriptor=2, token="bus-0")
     ),
-    "an answer to no offer": lambda r: r.say(wire.SlabAnswer(slab=1, mapped=True)),
-    "the end of memory that is not there": lambda r: r.say(wire.CloseSlab(slab=1)),
+    "an answer to no offer": lambda r: r.say(SlabAnswer(slab=1, mapped=True)),
+    "the end of memory that is not there": lambda r: r.say(CloseSlab(slab=1)),
     "the end of leases that are not there": lambda r: r.say(
-        wire.Release(leases=((1, 2), (3, 4)))
+        Release(leases=((1, 2), (3, 4)))
     ),
     "a place to dial": lambda r: r.say(
         wire.ConnectOffer(

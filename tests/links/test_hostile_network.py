@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig
-from bus.core.wire import encode_announcement
+from bus.core.wire.announcement import encode_announcement
 from bus.keys.machine_keys import MACHINE, TRUSTED, MachineKeys
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of

@@ -24,13 +24,12 @@ from bus.core.wire import (
     Batch,
     FrameReader,
     FrameType,
-    MemoryFrame,
-    Release,
     Run,
     decode,
     decode_single,
     encode,
 )
+from bus.core.wire.memory_frames import MemoryFrame, Release
 from bus.links.link_memory import LinkMemory
 from bus.links.rounds import Rounds
 from bus.message import Kind

@@ -6,17 +6,8 @@ import gc
 
 import pytest
 
-from bus.core.wire import (
-    LEASED,
-    NO_DEADLINE,
-    RAW,
-    Batch,
-    CloseSlab,
-    OfferSlab,
-    Release,
-    Run,
-    SlabAnswer,
-)
+from bus.core.wire import LEASED, NO_DEADLINE, RAW, Batch, Run
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.errors import WireError
 from bus.message import Kind
 from specs.clauses import clause

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.wire import CloseSlab, Release, SlabAnswer
+from bus.core.wire.memory_frames import CloseSlab, Release, SlabAnswer
 from bus.links.lease_account import LeaseAccount
 from bus.links.lent_bodies import LentBodies
 from bus.links.shared_bodies import SharedBodies
@@ -35,7 +35,7 @@ from tests.links.memory_ends import (
 )
 
 if TYPE_CHECKING:
-    from bus.core.wire import MemoryFrame
+    from bus.core.wire.memory_frames import MemoryFrame
 
 __all__ = ["all_closed"]  # a fixture
 

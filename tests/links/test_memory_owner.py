@@ -11,12 +11,8 @@ from typing import Final
 
 import pytest
 
-from bus.core.wire import (
-    RAW,
-    Batch,
-    Release,
-    SlabAnswer,
-)
+from bus.core.wire import RAW, Batch
+from bus.core.wire.memory_frames import Release, SlabAnswer
 from bus.links import shared_bodies
 from specs.clauses import clause
 from tests.links.memory_ends import (

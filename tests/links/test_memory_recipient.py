@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import (
-    NO_DEADLINE,
-    RAW,
-    Batch,
-    CloseSlab,
-    FrameReader,
-    OfferSlab,
-    Release,
-    Run,
-    SlabAnswer,
-)
+from bus.core.wire import NO_DEADLINE, RAW, Batch, FrameReader, Run
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.links import lent_bodies
 from bus.message import Kind
 from bus.multicast.shared_memory import SEALS

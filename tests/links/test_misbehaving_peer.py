@@ -16,6 +16,7 @@ import pytest
 from bus import NOREPLY, BusConfig, Response
 from bus.core import wire
 from bus.core.wire import Reason
+from bus.core.wire.task_frames import Subscribe
 from bus.message import Kind
 from bus.registration import Visibility
 from bus.testing import memory_bus
@@ -349,7 +350,7 @@ def test_a_peer_that_reads_nothing_delays_no_other(
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         rogue.say(
-            wire.Subscribe(
+            Subscribe(
                 id=rogue.request(),
                 specification="news",
                 subscriber=rogue.task(),

@@ -14,6 +14,7 @@ from bus import BusConfig
 from bus.core import wire
 from bus.core.local.actions import Evict
 from bus.core.wire import Reason
+from bus.core.wire.task_frames import Subscribe
 from bus.errors import NameTakenError
 from bus.events import BusReason
 from bus.links.link_helpers import PORT
@@ -127,7 +128,7 @@ def _relays(rogue: Hostile, number: int) -> Frame:
 
 
 def _subscribes(rogue: Hostile, number: int) -> Frame:
-    return wire.Subscribe(
+    return Subscribe(
         id=rogue.request(number),
         specification=f"nobody{number}",
         subscriber=rogue.task(),
@@ -183,9 +184,7 @@ def test_a_peer_cannot_subscribe_for_another_process(
         rogue.greet()
         number = wire.RequestId(machine="machine", process="other", number=1)
         rogue.say(
-            wire.Subscribe(
-                id=number, specification="echo", subscriber=rogue.task(), hops=3
-            )
+            Subscribe(id=number, specification="echo", subscriber=rogue.task(), hops=3)
         )
         word = rogue.last_word()
         assert isinstance(word, wire.Error)

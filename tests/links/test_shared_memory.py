@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bus import Incoming, Kind, Role
-from bus.core.wire import OfferSlab
+from bus.core.wire.memory_frames import OfferSlab
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of

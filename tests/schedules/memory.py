@@ -11,7 +11,8 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.wire import Batch, MemoryFrame, Release
+from bus.core.wire import Batch
+from bus.core.wire.memory_frames import MemoryFrame, Release
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
 from bus.links.memory import MemoryNetwork

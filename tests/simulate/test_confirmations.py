@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from bus.core.local.actions import Send, Settled
-from bus.core.wire import Pong, Subscribe
+from bus.core.wire import Pong
+from bus.core.wire.task_frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bus.core import wire
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.message import Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
@@ -59,8 +60,8 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
         wire.Export(id=id_, name=task.name, registered_ns=number),
         wire.Unexport(id=id_),
         wire.Eliminate(id=id_, name=task.name),
-        wire.Subscribe(id=request, specification="**", subscriber=task, hops=3),
-        wire.Unsubscribe(id=request),
+        Subscribe(id=request, specification="**", subscriber=task, hops=3),
+        Unsubscribe(id=request),
         wire.Ack(epoch=epoch, incarnation=me.life, last=first, heard=first),
         wire.Ack(epoch=epoch, incarnation=1, last=0, extracted=((0, 1), (1, 2))),
         wire.Batch(epoch, me.life, first, first, [words] * random.randrange(3)),

@@ -20,9 +20,9 @@ from bus.core.wire import (
     LinkKind,
     Reason,
     Refused,
-    Subscribe,
     Unrelay,
 )
+from bus.core.wire.task_frames import Subscribe
 from bus.message import Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.core.remote.relays import Relays
-from bus.core.wire import Eliminate, Subscribe
+from bus.core.wire import Eliminate
+from bus.core.wire.task_frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage

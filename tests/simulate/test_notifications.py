@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.wire import Subscribe, Unsubscribe
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import Batch, Subscribe, Unsubscribe, decode
+from bus.core.wire import Batch, decode
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage

@@ -17,8 +17,8 @@ from bus.core.wire import (
     Error,
     Pong,
     Reason,
-    Unsubscribe,
 )
+from bus.core.wire.task_frames import Unsubscribe
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 from tests.simulate.test_gaps import heard, notify

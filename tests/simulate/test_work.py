@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from bus.core.remote.requests import Request
-from bus.core.wire import Subscribe
+from bus.core.wire.task_frames import Subscribe
 from bus.message import Incoming, Kind
 from specs.clauses import clause
 from tests.kit.work import bytecodes

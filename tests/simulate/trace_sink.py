@@ -9,14 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.wire import (
-    AddRelay,
-    Eliminate,
-    RequestId,
-    Search,
-    Subscribe,
-    Unrelay,
-)
+from bus.core.wire import AddRelay, Eliminate, RequestId, Search, Unrelay
+from bus.core.wire.task_frames import Subscribe
 from bus.registration import Visibility
 from tests.core.search_invariants import (
     AT_REST,

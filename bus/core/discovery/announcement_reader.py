@@ -8,13 +8,8 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from bus.core.wire import (
-    VERSIONS,
-    Announcement,
-    decode_announcement,
-    is_signed,
-    negotiate,
-)
+from bus.core.wire import VERSIONS, negotiate
+from bus.core.wire.announcement import Announcement, decode_announcement, is_signed
 from bus.errors import VersionMismatchError, WireError
 
 if TYPE_CHECKING:

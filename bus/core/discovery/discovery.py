@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from bus.core.discovery.announcement_reader import AnnouncementReader, Rejection
 from bus.core.discovery.machine_table import Change, Machine, MachineTable
-from bus.core.wire import VERSIONS, Announcement, encode_announcement
+from bus.core.wire import VERSIONS
+from bus.core.wire.announcement import Announcement, encode_announcement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,7 +12,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.core.wire import Announcement
+    from bus.core.wire.announcement import Announcement
 
 __all__ = ["CONFLICTS_S", "MACHINES_MAX", "Change", "Machine", "MachineTable"]
 

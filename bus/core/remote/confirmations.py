@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.requests import Request
     from bus.core.remote.topology import Topology
-    from bus.core.wire import RequestId, Subscribe
+    from bus.core.wire import RequestId
+    from bus.core.wire.task_frames import Subscribe
 
 __all__ = ["Confirmations"]
 

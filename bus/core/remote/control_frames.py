@@ -22,11 +22,10 @@ from bus.core.wire import (
     Reason,
     RequestId,
     Search,
-    Subscribe,
     Unexport,
     Unrelay,
-    Unsubscribe,
 )
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
 from bus.registration import RegistrationId, Visibility
 

@@ -26,10 +26,10 @@ from bus.core.wire import (
     Gap,
     Hello,
     Search,
-    Subscribe,
     Unrelay,
     Welcome,
 )
+from bus.core.wire.task_frames import Subscribe
 from bus.specification import Specification
 
 if TYPE_CHECKING:

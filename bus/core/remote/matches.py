@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bus.core.remote.relays import Relays
     from bus.core.remote.requests import Request, Requests
     from bus.core.remote.topology import Topology
-    from bus.core.wire import Subscribe
+    from bus.core.wire.task_frames import Subscribe
     from bus.registration import Key
 
 __all__ = ["Matches"]

@@ -44,7 +44,6 @@ from bus.core.wire import (
     FrameType,
     Hello,
     LinkKind,
-    MemoryFrame,
     OpenStream,
     Ping,
     Pong,
@@ -53,6 +52,7 @@ from bus.core.wire import (
     Role,
     Welcome,
 )
+from bus.core.wire.memory_frames import MemoryFrame
 from bus.error_text import error_text_of
 from bus.errors import WireError
 from bus.rights import UNRESTRICTED

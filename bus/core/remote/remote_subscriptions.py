@@ -18,7 +18,8 @@ from bus.core.peer.peer import characteristics
 from bus.core.remote.confirmations import Confirmations
 from bus.core.remote.matches import Matches
 from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
-from bus.core.wire import AddRelay, Pong, RequestId, Subscribe
+from bus.core.wire import AddRelay, Pong, RequestId
+from bus.core.wire.task_frames import Subscribe
 from bus.errors import WireError
 from bus.specification import Specification
 

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from bus.core.deadlines import Deadlines
 from bus.core.peer.peer import Peer
 from bus.core.remote.candidates import Candidates
-from bus.core.wire import AddRelay, Cancel, Search, Subscribe, Unsubscribe
+from bus.core.wire import AddRelay, Cancel, Search
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
 from bus.registration import Key
 from bus.specification import Specification

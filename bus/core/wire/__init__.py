@@ -14,15 +14,11 @@ frame_reader        from the data of a link to frames
 
 Nothing here depends on a link or its state: other modules decide whether a frame may
 arrive now. The clauses are in specs/bus-wire.md.
+
+The frames of one feature (SUBSCRIBE, UNSUBSCRIBE, those of memory, announcements) are
+imported from the modules that define them.
 """
 
-from bus.core.wire.announcement import (
-    ANNOUNCEMENT_BYTES_MAX,
-    Announcement,
-    decode_announcement,
-    encode_announcement,
-    is_signed,
-)
 from bus.core.wire.batch import (
     BATCH_BYTES_MAX,
     FAILED,
@@ -52,14 +48,6 @@ from bus.core.wire.link_frames import (
     Refused,
     Welcome,
 )
-from bus.core.wire.memory_frames import (
-    LEASES_MAX,
-    CloseSlab,
-    MemoryFrame,
-    OfferSlab,
-    Release,
-    SlabAnswer,
-)
 from bus.core.wire.parts import (
     ADDRESS_MAX,
     TEXT_MAX,
@@ -82,20 +70,12 @@ from bus.core.wire.task_frames import (
     Export,
     Gap,
     Search,
-    Subscribe,
     Unexport,
     Unrelay,
-    Unsubscribe,
 )
 from bus.core.wire.version import VERSIONS, negotiate
 
 __all__ = [  # noqa: RUF022  # grouped by module
-    # announcement
-    "ANNOUNCEMENT_BYTES_MAX",
-    "Announcement",
-    "decode_announcement",
-    "encode_announcement",
-    "is_signed",
     # version
     "VERSIONS",
     "negotiate",
@@ -133,20 +113,11 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Export",
     "Gap",
     "Search",
-    "Subscribe",
     "Unexport",
     "Unrelay",
-    "Unsubscribe",
     # stream_frames
     "Ack",
     "OpenStream",
-    # memory_frames
-    "LEASES_MAX",
-    "CloseSlab",
-    "MemoryFrame",
-    "OfferSlab",
-    "Release",
-    "SlabAnswer",
     # frame_reader
     "FrameReader",
     "long_body",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core import wire
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.message import Kind
 from bus.payload import encode
 from bus.registration import RegistrationId, Visibility
@@ -102,13 +104,13 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         "DISMISSED": wire.Dismissed(relay=7),
         "GAP": wire.Gap(relay=7, count=2**40),
         "ELIMINATE": wire.Eliminate(id=_F, name="f", final=True),
-        "SUBSCRIBE": wire.Subscribe(
+        "SUBSCRIBE": Subscribe(
             id=_REQUEST,
             specification="ism://alpha/floor/**",
             subscriber=_SENDER,
             hops=2,
         ),
-        "UNSUBSCRIBE": wire.Unsubscribe(id=_REQUEST),
+        "UNSUBSCRIBE": Unsubscribe(id=_REQUEST),
         "MSG": wire.Batch(
             epoch=17,
             incarnation=2**63 + 5,
@@ -205,10 +207,10 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "ACK all": wire.Ack(epoch=17, incarnation=5, last=2**64 - 1),
         "ACK heard": wire.Ack(epoch=17, incarnation=5, last=0, heard=2**33),
-        "RELEASE": wire.Release(leases=((1, 900), (2, 2**33))),
-        "OFFER_SLAB": wire.OfferSlab(slab=3, descriptor=17, token="bus-0a1b"),
-        "SLAB_ANSWER": wire.SlabAnswer(slab=3, mapped=True),
-        "CLOSE_SLAB": wire.CloseSlab(slab=2**33),
+        "RELEASE": Release(leases=((1, 900), (2, 2**33))),
+        "OFFER_SLAB": OfferSlab(slab=3, descriptor=17, token="bus-0a1b"),
+        "SLAB_ANSWER": SlabAnswer(slab=3, mapped=True),
+        "CLOSE_SLAB": CloseSlab(slab=2**33),
         "CONNECT_OFFER": wire.ConnectOffer(
             machine="beta",
             process="p12",
