@@ -192,6 +192,7 @@ def test_the_machine_is_described_and_not_named() -> None:
 def test_the_figures_of_a_suite_differ_and_their_musts_name_contestants(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("zmq", reason="needs pyzmq, of the extra")
     monkeypatch.setattr("benchmarks.machines.refusal", lambda: "")  # for any user
     monkeypatch.setattr("benchmarks.rivals.Rival.obstacle", "")  # and any packages
     monkeypatch.setattr("benchmarks.multicast.importlib.util.find_spec", bool)

@@ -397,7 +397,7 @@ def test_a_closed_bus_is_not_kept_in_memory_by_the_other_one(
 ) -> None:
     """Whichever is closed, once the messages between the two have an outcome."""
     # A command waits for its name that long, also if its sender has left.
-    brief = attrs.evolve(PATIENT, resolve_timeout_s=0.1)
+    brief = attrs.evolve(PATIENT, resolve_timeout_s=1.0)
     # Not `two_buses`: that keeps bus two beside another process of it.
     with ExitStack() as staying, ExitStack() as closed:
         other = staying.enter_context(

@@ -213,7 +213,7 @@ def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
         (control(FrameType.BYE, text="x" * 257), "`str` of length <= 256"),
         (control(FrameType.BYE, reason="no"), "Invalid enum value 'no'"),
         (control(FrameType.BYE, reason="x" * 8000), "Invalid enum value 'xxx"),
-        (b"\x16\x81\xa4text\xa1\xff", "BYE cannot be decoded: 'utf-8' codec"),
+        (b"\x16\x81\xa4text\xa1\xff", "BYE cannot be decoded: "),
         (
             control(FrameType.EXPORT, id=REGISTRATION, name="a//b", registered_ns=1),
             "module name must have no empty segment",
