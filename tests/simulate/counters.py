@@ -11,6 +11,7 @@ from bus.address import Address
 from bus.errors import InDoubtError, PeerLostError
 
 if TYPE_CHECKING:
+    from bus.core.wire import RequestId
     from bus.errors import BusError
     from bus.registration import RegistrationId
 
@@ -62,6 +63,7 @@ class Counters:
         self.ordered = ordered
         self.letters: dict[int, Letter] = {}
         self.notifications: dict[RegistrationId, list[int]] = {}
+        self.requests: dict[int, frozenset[RequestId]] = {}  # by notification
         self.heard: dict[tuple[int, RegistrationId], int] = {}
         self._ways: dict[tuple[RegistrationId, RegistrationId], object] = {}
         self._last: dict[tuple[RegistrationId, object], int] = {}
@@ -121,9 +123,18 @@ class Counters:
         if letter.answers > 1 or letter.taken_by is None or not letter.asks:
             raise BrokenPromiseError(f"answer to message {number}, out of the blue")
 
-    def notifies(self, number: int, sender: RegistrationId) -> None:
-        """Record a notification that was sent."""
+    def notifies(
+        self,
+        number: int,
+        sender: RegistrationId,
+        requests: frozenset[RequestId] = frozenset(),
+    ) -> None:
+        """Record a notification that was sent.
+
+        requests: the subscriptions of other processes that it is sent to.
+        """
         self.notifications.setdefault(sender, []).append(number)
+        self.requests[number] = requests
 
     def notified(
         self,

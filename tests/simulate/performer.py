@@ -140,15 +140,23 @@ class Performer:
     def _way(self, message: Incoming) -> object:
         """Return a value that changes when notifications between two tasks may be lost.
 
-        It depends on the session of the two processes, and on the subscriptions of the
-        receiver.
+        It depends on the session of the two processes, on the subscriptions of the
+        receiver, and on those of its process that the notification was sent to: between
+        the last notification of one subscription and the first of the next one, others
+        may have been sent to neither.
         """
+        world = self._process.world
         source, target = message._source, self._process.task_of(message._to)
         assert target is not None
         if not source.remote:
             return target.changes
         session = source.mailbox.peer.session
-        return target.changes, session.epoch, session.their_epoch
+        requests = frozenset(
+            each
+            for each in world.counters.requests.get(message.payload, ())
+            if (each.machine, each.process) == self._process.key
+        )
+        return target.changes, session.epoch, session.their_epoch, requests
 
     def _other(self, link: int) -> str:
         other = self._process.world.network.other(link)

@@ -357,7 +357,7 @@ class SimProcess:
         self._pass_on()
         number = self.world.number()
         self.say(lambda: f"{task.name} notifies {number}")
-        self.world.counters.notifies(number, task.id)
+        self._count(task, number)
         tracer = task.tracer
         for each in task.entry.audience:
             hearer: Any = each.entry.mailbox
@@ -391,10 +391,22 @@ class SimProcess:
         numbers = [self.world.number() for _ in range(count)]
         self.say(lambda: f"{task.name} notifies {numbers}")
         for number in numbers:
-            self.world.counters.notifies(number, task.id)
+            self._count(task, number)
         payloads = Bodies([number.to_bytes(3) for number in numbers])
         self.remote.notify_alike(task.entry, payloads, 3 * count, 0)
         self.settle()
+
+    def _count(self, task: SimTask, number: int) -> None:
+        """Count a notification, with the subscriptions of others that it is sent to."""
+        subscriptions = self.remote.remote_subscriptions
+        requests = (
+            request.frame.id
+            for request in subscriptions.ledger.all()
+            if request.origin is not None
+            and not request.frame.presence
+            and subscriptions.matches.is_match(request, task.entry)
+        )
+        self.world.counters.notifies(number, task.id, frozenset(requests))
 
     def subscribe(
         self,

@@ -195,6 +195,36 @@ def test_a_gap_is_reported_once_however_often_the_link_is_lost(
     assert hearer.gaps == [0] * sent + [7 - sent] + [0] * (QUEUE - 1)
 
 
+@clause("BUS-FLOW-3")
+@both_ways
+def test_no_gap_counts_what_was_sent_between_two_subscriptions(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
+    """A notification of the first subscription is queued until the second begins."""
+    stage = Stage()
+    notifier, busy = stage.task("news", "s3"), stage.task("busy", "s2")
+    first, second = stage.task("h", "s2"), stage.task("i", "s2")
+    first.process.subscribe(first, "news")
+    stage.soon()
+    stage.hold(busy)
+    stage.send(notifier, "busy", LIMITS.window + 1)
+    stage.soon()
+    notifies(notifier, 1)  # behind the last command, which waits for room
+    stage.soon()
+    first.process.unsubscribe(first)
+    stage.soon()
+    notifies(notifier, 1)
+    second.process.subscribe(second, "news")
+    stage.soon()
+
+    stage.release(busy)
+    notifies(notifier, 1)
+    stage.soon()
+
+    assert heard(stage, second, notifier) == [1, 3]
+    assert second.gaps == [0, 0]
+
+
 @clause("BUS-FLOW-3", "BUS-DEREG-1")
 @both_ways
 def test_nothing_is_kept_of_a_notifier_that_has_left(

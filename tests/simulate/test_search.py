@@ -332,6 +332,33 @@ def test_a_search_ends_when_no_sender_waits_for_it() -> None:
     stage.world.checks.rest()
 
 
+@clause("BUS-ROUTE-19")
+def test_a_search_ends_when_its_task_is_found_by_other_means_and_lost() -> None:
+    """A subscription finds it first; no link is made; no message waits any more."""
+    stage = Stage()
+    d, first = stage.task("d", "s2"), stage.task("z", "s1")
+    d.process.subscribe(d, "z")
+    stage.soon()
+    stage.hold(first)
+    (letter,) = stage.send(d, "z")
+    stage.soon()
+    d.process.frozen = True
+    first.process.deregister(first)
+    second = stage.task("z", "s3")
+    stage.soon()
+    first.process.frozen = True  # it neither answers the search nor reports the loss
+    second.process.die()
+    stage.forget()
+
+    d.process.thaw()
+    stage.soon()
+
+    assert told([letter]) == [UnreachableError]
+    (search,) = (each for each in stage.frames("s2") if isinstance(each, Search))
+    assert Cancel(id=search.id) in stage.frames("s2")
+    assert not len(d.process.remote.resolver.ledger)
+
+
 @clause("BUS-DEREG-11")
 def test_the_search_of_a_task_that_leaves_goes_on_for_others_only() -> None:
     stage = Stage()

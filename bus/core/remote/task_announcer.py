@@ -104,6 +104,8 @@ class TaskAnnouncer:
                 self._resolver.on_moved(entry.name, entry.moved_to, now)
                 self._own_searches.on_own_task_moved(entry.name, entry.moved_to)
         if self._manager.table.find(entry.name) is None:
+            # A relay that was never reached may leave a search behind (BUS-ROUTE-19).
+            self._own_searches.end_unneeded(entry.name)
             self._own_searches.seek(entry.name, now)
         return self._topology.take_actions()
 
