@@ -260,9 +260,7 @@ def test_of_several_addressees_each_has_its_own_outcome(bus: Bus) -> None:
     bus.register("good", thread=bus.here(), on_command=lambda _: "good")
     bus.register("fails", thread=bus.here(), on_command=fails)
 
-    sender.command(
-        ["good", "nobody", "full", "fails"], on_response=heard, timeout=1.0
-    )
+    sender.command(["good", "nobody", "full", "fails"], on_response=heard, timeout=1.0)
 
     serve(bus, lambda: len(outcomes) == 4, "each has its outcome")
     assert outcomes == {

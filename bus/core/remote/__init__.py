@@ -16,10 +16,10 @@ new_addresses, own_searches,
 resolver                                searches for names
 confirmations, matches,
 remote_subscriptions                    subscriptions
-control_frames                          frame types, and their handlers
+control_frames                          a row per frame type; who may send which frame
 process_loss                            the end of other processes
 task_announcer                          the tasks of this process, reported to others
-remote_manager                          the decisions
+remote_manager                          the decisions; the table of frame handlers
 fast_path                               one message, sent or received by a task's thread
 frame_facts, frame_monitor              frames, as values for people
 """

@@ -1,166 +1,137 @@
-"""`ControlFrames`: the control frames about tasks, dispatched to their handlers.
+"""`Row`: how one type of frame is handled. `RemoteManager` has the table of all types.
 
-It also checks that a peer is entitled to send a frame about a task (BUS-SEC-7).
+`ControlFrames` checks that a peer is entitled to send a frame about a task (BUS-SEC-7),
+and handles the control frames that concern several parts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bus.address import Address
-from bus.core.wire import (
-    AddRelay,
-    Cancel,
-    Dismiss,
-    Dismissed,
-    Eliminate,
-    Error,
-    Export,
-    Gap,
-    Reason,
-    RequestId,
-    Search,
-    Unexport,
-    Unrelay,
-)
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
+from bus.core import wire
+from bus.core.wire import Error, Reason, RequestId
+from bus.core.wire.task_frames import Subscribe
 from bus.errors import WireError
 from bus.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.peer.relay import Relay
-    from bus.core.remote.idle_relays import IdleRelays
-    from bus.core.remote.inbound_messages import InboundMessages
+    from bus.core.remote.idle_links import IdleLinks
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.relays import Relays
     from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
-    from bus.core.remote.undelivered_messages import UndeliveredMessages
-    from bus.core.wire import Characteristics, Frame
+    from bus.core.wire import Characteristics
+    from bus.registration import Key
 
-__all__ = ["ControlFrames"]
+__all__ = ["ControlFrames", "Row"]
+
+F = TypeVar("F", bound=wire.Frame)
+
+
+class Row(Struct, Generic[F], frozen=True):
+    """How frames of one type, or errors of one reason, are handled.
+
+    handle: called with the peer, the frame and the time, in seconds; with the link in
+      place of the peer if ``of_link`` is set.
+    check: returns the frame as it is handled; raises a `WireError` if the peer is not
+      entitled to send it (BUS-SEC-7).
+    counted: False if the peer does not send it again on the next link.
+    """
+
+    kind: type[F] | Reason
+    handle: Callable[[Any, F, float], object]
+    check: Callable[[Any, F], F] | None = None
+    counted: bool = True
+    of_link: bool = False
 
 
 class ControlFrames:
-    """The handlers of control frames, except frames about links and streams."""
+    """The checks of control frames, and the handlers of those for several parts."""
 
     __slots__ = (
-        "_idle_relays",
-        "_inbound_messages",
+        "_idle_links",
         "_name_registry",
         "_relays",
         "_remote_subscriptions",
         "_resolver",
         "_topology",
-        "_undelivered_messages",
     )
 
     def __init__(
         self,
         topology: Topology,
-        *,
         name_registry: NameRegistry,
         relays: Relays,
-        undelivered_messages: UndeliveredMessages,
-        inbound_messages: InboundMessages,
         resolver: Resolver,
         remote_subscriptions: RemoteSubscriptions,
-        idle_relays: IdleRelays,
+        idle_links: IdleLinks,
     ) -> None:
         self._topology: Final = topology
         self._name_registry: Final = name_registry
         self._relays: Final = relays
-        self._undelivered_messages: Final = undelivered_messages
-        self._inbound_messages: Final = inbound_messages
         self._resolver: Final = resolver
         self._remote_subscriptions: Final = remote_subscriptions
-        self._idle_relays: Final = idle_relays
+        self._idle_links: Final = idle_links
 
-    def handle(  # noqa: PLR0912, PLR0915 # a dispatch table
-        self, peer: Peer, frame: Frame, now: float
-    ) -> None:
-        """Handle a control frame about tasks.
+    # Handlers.
 
-        Raises:
-            WireError: the peer refers to a task of another process, or the frame is
-              invalid.
-        """
-        frame = self._with_user(peer, frame)
-        match frame:
-            case AddRelay(search=None):
-                self._check_own(peer, frame.task.id)
-                self._on_introduced(peer, frame.task, now)
-            case AddRelay() if not self._may_answer(peer, frame):
-                self._on_introduced(peer, frame.task, now)
-            case AddRelay():
-                known = self._resolver.on_answer(peer, frame, now)
-                known = known or self._remote_subscriptions.on_answer(peer, frame, now)
-                if not known and not frame.addresses:
-                    # No request waits for the answer any more. But a peer that answers
-                    # on this link assumes from now on that this process knows its task.
-                    self._check_own(peer, frame.task.id)
-                    relay = self._relays.add_relay(peer, frame.task, now)
-                    if not self._has_subscriber(relay):
-                        # The peer has adopted the request; only this refusal ends that.
-                        error = Error(reason=Reason.CLOSING, request=frame.search)
-                        peer.session.send_control(error)
-            case Unrelay():
-                self._undelivered_messages.on_unrelay(peer, frame)
-            case Dismiss():
-                self._idle_relays.on_dismiss(peer, frame.relay)
-            case Dismissed():
-                self._idle_relays.on_dismissed(peer, frame.relay)
-            case Gap():
-                self._inbound_messages.on_gap(peer, frame)
-            case Search():
-                self._check_asker(peer, frame.id, frame.sender)
-                self._resolver.on_search(peer, self._hide_sender(peer, frame), now)
-            case Cancel():
-                self._resolver.on_cancel(peer, frame.id)
-            case Export():
-                self._check_own(peer, frame.id)
-                if self._name_registry.on_export(peer, frame, now):
-                    self._resolver.on_export(peer, frame.name)
-            case Unexport():
-                self._name_registry.on_unexport(peer, frame)
-            case Eliminate():
-                if self._topology.is_master and peer in self._topology.slaves():
-                    self._check_own(peer, frame.id)
-                self._check_machine(peer, frame.id)
-                # Before the registry forgets it: a task may give its own name only.
-                moved = self._has_moved(frame)
-                self._name_registry.on_eliminate(frame, peer)
-                self._relays.on_eliminate(frame.id)
-                self._resolver.on_eliminated(frame.id, frame.name, now)
-                if moved:
-                    self._resolver.on_moved(frame.name, frame.moved_to, now)
-            case Subscribe():
-                self._check_asker(peer, frame.id, frame.subscriber)
-                self._remote_subscriptions.on_subscribe(peer, frame, now)
-            case Unsubscribe():
-                self._remote_subscriptions.on_unsubscribe(peer, frame.id)
-            case Error(reason=Reason.NAME_TAKEN, id=RegistrationId() as number):
-                self._name_registry.on_refusal(peer, number)
-            case Error(reason=Reason.ACCESS, id=RegistrationId() as number):
-                self._name_registry.on_refusal(peer, number, denied=True)
-            case Error(reason=Reason.ACCESS, request=RequestId() as search):
-                self._resolver.on_refusal(peer, search, now, denied=True)
-            case Error(reason=Reason.MOVED, request=RequestId() as search):
-                self._resolver.on_moved_answer(peer, search, frame.text)
-            case Error(reason=Reason.BUSY, request=RequestId() as search):
-                self._resolver.on_refusal(peer, search, now)
-            case Error(reason=Reason.ABSENT, request=RequestId() as search):
-                self._resolver.on_absent(peer, search, now)
-            case Error(reason=Reason.CLOSING, request=RequestId() as number):
-                self._remote_subscriptions.on_refusal(peer, number)
-            case _:
-                pass
+    def on_add_relay(self, peer: Peer, frame: wire.AddRelay, now: float) -> None:
+        """Add the relay of a task that is announced, or that answers a request."""
+        task, own = frame.task, peer.key == _owner(frame.task.id)
+        denied = own and not peer.rights.may_register(task.name, peer.key[1])
+        if frame.search is None or denied:
+            self._relays.add_relay(peer, self._with_visibility(peer, task), now)
+            return
+        known = self._resolver.on_answer(peer, frame, now)
+        known = known or self._remote_subscriptions.on_answer(peer, frame, now)
+        if not known and not frame.addresses:
+            # No request waits for the answer any more. But a peer that answers on this
+            # link assumes from now on that this process knows its task.
+            _check_own(peer, task.id)
+            relay = self._relays.add_relay(peer, task, now)
+            if not self._has_subscriber(relay):
+                # The peer has adopted the request; only this refusal ends that.
+                error = Error(reason=Reason.CLOSING, request=frame.search)
+                peer.session.send_control(error)
 
-    def _has_moved(self, frame: Eliminate) -> bool:
+    def on_export(self, peer: Peer, frame: wire.Export, now: float) -> None:
+        """Record the name of a slave's task, and send the searches for it there."""
+        if self._name_registry.on_export(peer, frame, now):
+            self._resolver.on_export(peer, frame.name)
+
+    def on_eliminate(self, peer: Peer, frame: wire.Eliminate, now: float) -> None:
+        """Forget a task of another process that departed, or that has moved."""
+        # Before the registry forgets it: a task may give its own name only.
+        moved = self._has_moved(frame)
+        self._name_registry.on_eliminate(frame, peer)
+        self._relays.on_eliminate(frame.id)
+        self._resolver.on_eliminated(frame.id, frame.name, now)
+        if moved:
+            self._resolver.on_moved(frame.name, frame.moved_to, now)
+
+    def on_busy(self, peer: Peer, error: Error, now: float) -> None:
+        """Keep the link that a peer needs, or continue a search without the peer."""
+        if error.request is None:
+            self._idle_links.on_refused(peer)
+        else:
+            self._resolver.on_refusal(peer, error, now)
+
+    def on_denied(self, peer: Peer, error: Error, now: float) -> None:
+        """Evict a task, or end a search, that its process has no right to."""
+        if error.id is not None:
+            self._name_registry.on_refusal(peer, error, now)
+        else:
+            self._resolver.on_refusal(peer, error, now)
+
+    def _has_moved(self, frame: wire.Eliminate) -> bool:
         """Return True if the holder of a name of this machine has moved to another one.
 
         A slave's master also forwards the departures of other machines' tasks. These
@@ -183,28 +154,38 @@ class ControlFrames:
         stands = topology.is_master or topology.master() is not None
         return not stands and relay is not None and bool(self._relays.audience(relay))
 
-    def _on_introduced(self, peer: Peer, task: Characteristics, now: float) -> None:
-        """Add the relay of a task that a process announces, maybe without its name."""
-        if not self._name_registry.may_have(peer, task.name):
-            # A process that must release a name still receives the answers to its task
-            # until then.
-            task = replace(task, visibility=Visibility.PRIVATE)
-        self._relays.add_relay(peer, task, now)
+    # Checks of the sender (BUS-SEC-7), and what a frame may state of it.
 
-    def _may_answer(self, peer: Peer, frame: AddRelay) -> bool:
-        """Return True if a process that answers with its own task may hold its name.
+    def check_add_relay(self, peer: Peer, frame: wire.AddRelay) -> wire.AddRelay:
+        """Require the peer's own task, or the answer of another that it forwards."""
+        if frame.search is None or not self._is_forwarder(peer):
+            _check_own(peer, frame.task.id)
+        self._check_machine(peer, frame.task.id)
+        return replace(frame, task=self._with_user(peer, frame.task))
 
-        Raises:
-            WireError: the task is another's, and the peer is not a master that
-              forwards.
-        """
-        owner = (frame.task.id.machine, frame.task.id.process)
-        if owner != peer.key:
-            if not self._is_forwarder(peer):
-                self._check_own(peer, frame.task.id)
-            self._check_machine(peer, frame.task.id)
-            return True
-        return peer.rights.may_register(frame.task.name, peer.key[1])
+    def check_search(self, peer: Peer, frame: wire.Search) -> wire.Search:
+        """Require a slave's own search, since its sender gets the answer."""
+        self._check_slave(peer, frame.id, frame.sender.id)
+        sender = self._with_user(peer, frame.sender)
+        if peer.key == _owner(sender.id):
+            sender = self._with_visibility(peer, sender)
+        return replace(frame, sender=sender)
+
+    def check_subscribe(self, peer: Peer, frame: Subscribe) -> Subscribe:
+        """Require a slave's own subscription, since its subscriber gets the answers."""
+        self._check_slave(peer, frame.id, frame.subscriber.id)
+        return replace(frame, subscriber=self._with_user(peer, frame.subscriber))
+
+    def check_export(self, peer: Peer, frame: wire.Export) -> wire.Export:
+        """Require the peer's own task."""
+        _check_own(peer, frame.id)
+        return frame
+
+    def check_eliminate(self, peer: Peer, frame: wire.Eliminate) -> wire.Eliminate:
+        """Require a slave's own task, or one of another master's machine."""
+        self._check_slave(peer, frame.id)
+        self._check_machine(peer, frame.id)
+        return frame
 
     def _is_forwarder(self, peer: Peer) -> bool:
         """Return True if a peer is a master that acts for other processes.
@@ -216,43 +197,31 @@ class ControlFrames:
             return peer.machine != topology.me.machine
         return peer is topology.master()
 
-    def _with_user(self, peer: Peer, frame: Frame) -> Frame:
+    def _with_user(self, peer: Peer, task: Characteristics) -> Characteristics:
         """Set the user of a slave's task, for the next receivers of the frame.
 
         If the peer acts for other processes, the user that it reports is kept;
         otherwise it is replaced.
         """
         if self._is_forwarder(peer):
-            return frame
+            return task
         user = None
         if self._topology.is_master and peer.credentials is not None:
             user = peer.credentials.uid
-        match frame:
-            case AddRelay(task=task):
-                return replace(frame, task=replace(task, user=user))
-            case Search(sender=task):
-                return replace(frame, sender=replace(task, user=user))
-            case Subscribe(subscriber=task):
-                return replace(frame, subscriber=replace(task, user=user))
-            case _:
-                return frame
+        return replace(task, user=user)
 
-    def _hide_sender(self, peer: Peer, frame: Search) -> Search:
-        """Return a search; its sender is private if the peer may not hold its name."""
-        sender = frame.sender
-        if peer.key != (sender.id.machine, sender.id.process):
-            return frame
-        if self._name_registry.may_have(peer, sender.name):
-            return frame
-        return replace(frame, sender=replace(sender, visibility=Visibility.PRIVATE))
+    def _with_visibility(self, peer: Peer, task: Characteristics) -> Characteristics:
+        """Return a peer's task; it is private if the peer may not hold its name."""
+        if self._name_registry.may_have(peer, task.name):
+            return task
+        # A process that must release a name still receives the answers until then.
+        return replace(task, visibility=Visibility.PRIVATE)
 
-    def _check_asker(
-        self, peer: Peer, number: RequestId, task: Characteristics
-    ) -> None:
-        """Raise if a slave asks as another process, which would get the answers."""
-        if self._topology.is_master and peer in self._topology.slaves():
-            self._check_own(peer, number)
-            self._check_own(peer, task.id)
+    def _check_slave(self, peer: Peer, *numbers: RegistrationId | RequestId) -> None:
+        """Raise if a slave refers to a task or request of another process."""
+        if peer in self._topology.slaves():
+            for number in numbers:
+                _check_own(peer, number)
 
     def _check_machine(self, peer: Peer, number: RegistrationId) -> None:
         """Raise if the master of one machine speaks for another one (BUS-SEC-7)."""
@@ -260,9 +229,13 @@ class ControlFrames:
         if foreign and number.machine != peer.machine:
             raise WireError(f"{peer.key} refers to a task of machine {number.machine}")
 
-    @staticmethod
-    def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
-        """Raise unless a peer refers to its own task or request (BUS-SEC-7)."""
-        owner = (number.machine, number.process)
-        if peer.key != owner:
-            raise WireError(f"{peer.key} refers to a task of {owner}")
+
+def _owner(number: RegistrationId | RequestId) -> Key:
+    """Return the process of a task or a request."""
+    return number.machine, number.process
+
+
+def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
+    """Raise unless a peer refers to its own task or request (BUS-SEC-7)."""
+    if peer.key != _owner(number):
+        raise WireError(f"{peer.key} refers to a task of {_owner(number)}")

@@ -22,7 +22,6 @@ from bus.core.wire import (
     Dismissed,
     Eliminate,
     Export,
-    FrameType,
     Gap,
     Hello,
     Search,
@@ -147,7 +146,7 @@ class FrameMonitor:
 
     def _note(self, link: int, frame: Frame, *, out: bool) -> None:
         listeners = self._listeners
-        kind = (FrameType.MSG if isinstance(frame, Batch) else frame.type).name
+        kind = frame.type.name
         ears = [
             each for each in listeners.values() if not each.types or kind in each.types
         ]

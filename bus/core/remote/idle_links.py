@@ -78,8 +78,10 @@ class IdleLinks:
         peer.session.send_link_frame(Bye())
         peer.session.pause()
 
-    def on_bye(self, link: Link, peer: Peer, now: float) -> None:
+    def on_bye(self, link: Link, _: Bye, now: float) -> None:
         """Close a link at the peer's request, unless this process needs it."""
+        peer = link.peer
+        assert peer is not None
         if peer.closing:
             self._links.hang_up(link)
             peer.parted = BusReason.LEFT

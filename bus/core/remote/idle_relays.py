@@ -115,14 +115,14 @@ class IdleRelays:
     # Frames of other processes.
 
     @staticmethod
-    def on_dismiss(peer: Peer, number: int) -> None:
+    def on_dismiss(peer: Peer, frame: Dismiss, _: float) -> None:
         """Let a process release the relay of a task here, until the task sends more."""
-        peer.announced.discard(number)
-        peer.session.send_control(Dismissed(relay=number))
+        peer.announced.discard(frame.relay)
+        peer.session.send_control(Dismissed(relay=frame.relay))
 
-    def on_dismissed(self, peer: Peer, number: int) -> None:
+    def on_dismissed(self, peer: Peer, frame: Dismissed, _: float) -> None:
         """Release a relay, unless it is used again."""
-        relay = peer.relays.get(number)
+        relay = peer.relays.get(frame.relay)
         if relay is None or relay.dismissal is Dismissal.NONE:
             return
         revoked = relay.dismissal is Dismissal.REVOKED
@@ -130,7 +130,7 @@ class IdleRelays:
         if revoked or self._relays.is_used(relay) or not self._may_go(relay):
             self._consider([relay])  # its release may have to be requested again
             return
-        del peer.relays[number]
+        del peer.relays[frame.relay]
         self._relays.release(relay, [], final=False)
 
     @staticmethod

@@ -394,7 +394,7 @@ class InboundMessages:
             self._topology.todo.append(Post(each.entry, [incoming]))
 
     @staticmethod
-    def on_gap(peer: Peer, frame: Gap) -> None:
+    def on_gap(peer: Peer, frame: Gap, _: float) -> None:
         """Add to the gap that the task's next notification reports."""
         relay = peer.relays.get(frame.relay)
         if relay is not None:

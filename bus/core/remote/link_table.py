@@ -253,7 +253,7 @@ class LinkTable:
         """Continue without a link, since the peer refuses it."""
         if link.peer is not None:  # it objects to WELCOME
             if frame.reason is Reason.MACHINE_NAME:
-                self.on_conflict_reported(link.peer, frame.text, now)
+                self.on_conflict_reported(link.peer, frame, now)
             self.drop(link, now)
             return
         self.hang_up(link)
@@ -305,13 +305,15 @@ class LinkTable:
                 return
         self.identify(link, frame, now)
 
-    def on_conflict_reported(self, peer: Peer, address: str, now: float) -> None:
+    def on_conflict_reported(
+        self, peer: Peer, frame: Error | Refused, now: float
+    ) -> None:
         """Record that the master of another machine knows two of this machine's name.
 
-        address: of the other machine of that name; "" if the peer does not know it.
+        Its text is the address of the other one; "" if the peer does not know it.
         """
         if self._topology.is_master and peer.machine != self._topology.me.machine:
-            self.conflicts.note_own(address, now)
+            self.conflicts.note_own(frame.text, now)
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Record the identity of the peer; use the link, unless a better one exists."""

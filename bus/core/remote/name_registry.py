@@ -210,12 +210,12 @@ class NameRegistry:
         elif peer.inside_address in self._awaited:
             peer.session.send_link_frame(Ping(number=self._topology.new_ping()))
 
-    def on_ping(self, peer: Peer, number: int) -> None:
+    def on_ping(self, peer: Peer, frame: Ping, _: float) -> None:
         """Answer a PING; in a new master only once it decides on names."""
         if peer.key in self._claimants:
-            self._deferred_pongs.append((peer, number))
+            self._deferred_pongs.append((peer, frame.number))
         else:
-            peer.session.send_link_frame(Pong(number=number))
+            peer.session.send_link_frame(Pong(number=frame.number))
 
     def on_pong(self, peer: Peer, number: int) -> None:
         """Note that a process has received all frames that were sent before a PING."""
@@ -259,21 +259,19 @@ class NameRegistry:
             self.users.grant(frame.name)
         return loser is not user
 
-    def on_unexport(self, peer: Peer, frame: Unexport) -> None:
+    def on_unexport(self, peer: Peer, frame: Unexport, _: float) -> None:
         """Note that the master confirms a task of another machine no longer."""
         if peer is self._topology.master():
             self._remote_presence.on_withdrawn(frame.id)
 
-    def on_refusal(
-        self, peer: Peer, number: RegistrationId, *, denied: bool = False
-    ) -> None:
+    def on_refusal(self, peer: Peer, error: Error, _: float) -> None:
         """Evict a task of this process whose name the master gave to another task.
 
-        denied: True if the master gives the name to no task of this process. Refusals
-          of names by other processes than the master are ignored (BUS-SEC-7).
+        Or, if access is denied: the master gives it to no task of this process.
+        Refusals by other processes than the master are ignored (BUS-SEC-7).
         """
-        if peer is self._topology.master():
-            self._evict(number, denied=denied)
+        if error.id is not None and peer is self._topology.master():
+            self._evict(error.id, denied=error.reason is Reason.ACCESS)
 
     def _evict(self, number: RegistrationId, *, denied: bool = False) -> None:
         task = self._manager.table.by_id(number)

@@ -351,7 +351,7 @@ class OutboundMessages:
 
     # Acknowledgements.
 
-    def on_ack(self, peer: Peer, ack: Ack) -> None:
+    def on_ack(self, peer: Peer, ack: Ack, _: float) -> None:
         """Forget received and extracted messages; send more into the freed room."""
         if ack.epoch != peer.session.epoch:
             return

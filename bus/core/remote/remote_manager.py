@@ -16,9 +16,10 @@ The driver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.remote.control_frames import ControlFrames
+from bus.core import wire
+from bus.core.remote.control_frames import ControlFrames, Row
 from bus.core.remote.discovered_machines import DiscoveredMachines
 from bus.core.remote.idle_links import IdleLinks
 from bus.core.remote.idle_relays import IdleRelays
@@ -36,23 +37,9 @@ from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
-from bus.core.wire import (
-    Ack,
-    Batch,
-    Bye,
-    Error,
-    FrameType,
-    Hello,
-    LinkKind,
-    OpenStream,
-    Ping,
-    Pong,
-    Reason,
-    Refused,
-    Role,
-    Welcome,
-)
-from bus.core.wire.memory_frames import MemoryFrame
+from bus.core.wire import LinkKind, Reason, Role
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.error_text import error_text_of
 from bus.errors import WireError
 from bus.rights import UNRESTRICTED
@@ -64,6 +51,7 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
+    from bus.core.peer.peer import Peer
     from bus.core.remote.dial_failures import DialFailure
     from bus.core.remote.link import Link
     from bus.core.remote.topology import Topology
@@ -142,16 +130,6 @@ class RemoteManager:
             self._matches,
             self.links,
         )
-        self._control_frames: Final = ControlFrames(
-            topology,
-            name_registry=self.name_registry,
-            relays=self.relays,
-            undelivered_messages=self._undelivered_messages,
-            inbound_messages=self.inbound_messages,
-            resolver=self.resolver,
-            remote_subscriptions=self.remote_subscriptions,
-            idle_relays=self.idle_relays,
-        )
         self.keep_alive: Final = KeepAlive(topology, self.links)
         self.task_announcer: Final = TaskAnnouncer(
             topology,
@@ -173,6 +151,7 @@ class RemoteManager:
             self.remote_subscriptions,
             self.links,
         )
+        self._rows: Final = {row.kind: row for row in self._table()}
         manager.remote = self.task_announcer  # last: from now on tasks call it
 
     # Messages of tasks of this process.
@@ -398,62 +377,102 @@ class RemoteManager:
 
     # Frames.
 
-    def _receive(  # noqa: PLR0912 # a dispatch table
-        self, link: Link, frame: Frame, now: float
-    ) -> None:
+    def _table(self) -> tuple[Row[Any], ...]:
+        """Return the handlers of all types of frames, and of reasons of errors."""
+        links, names, relays = self.links, self.name_registry, self.relays
+        resolver, subscriptions = self.resolver, self.remote_subscriptions
+        frames = ControlFrames(
+            self.topology, names, relays, resolver, subscriptions, self.idle_links
+        )
+        return (
+            # The link.
+            Row(wire.Hello, links.on_hello, of_link=True),
+            Row(wire.Welcome, links.on_welcome, of_link=True),
+            Row(wire.Refused, links.on_refused, of_link=True),
+            Row(wire.OpenStream, self._on_open_stream, of_link=True),
+            Row(wire.Bye, self.idle_links.on_bye, of_link=True),
+            Row(wire.Ping, names.on_ping, counted=False),
+            Row(wire.Pong, self._on_pong, counted=False),
+            # Messages; the driver handles those about shared memory.
+            Row(wire.Batch, self._on_batch, counted=False),
+            Row(wire.Ack, self.outbound_messages.on_ack, counted=False),
+            Row(wire.Gap, self.inbound_messages.on_gap),
+            Row(OfferSlab, _ignore, counted=False),
+            Row(SlabAnswer, _ignore, counted=False),
+            Row(CloseSlab, _ignore, counted=False),
+            Row(Release, _ignore, counted=False),
+            # Tasks.
+            Row(wire.Export, frames.on_export, frames.check_export),
+            Row(wire.Unexport, names.on_unexport),
+            Row(wire.Eliminate, frames.on_eliminate, frames.check_eliminate),
+            Row(wire.AddRelay, frames.on_add_relay, frames.check_add_relay),
+            Row(wire.Unrelay, self._undelivered_messages.on_unrelay),
+            Row(wire.Dismiss, self.idle_relays.on_dismiss),
+            Row(wire.Dismissed, self.idle_relays.on_dismissed),
+            Row(wire.Search, resolver.on_search, frames.check_search),
+            Row(wire.Cancel, resolver.on_cancel),
+            Row(Subscribe, subscriptions.on_subscribe, frames.check_subscribe),
+            Row(Unsubscribe, subscriptions.on_unsubscribe),
+            Row(wire.ConnectOffer, _ignore),
+            # Errors.
+            Row(wire.Error, self._on_error, counted=False),
+            Row(Reason.WIRE, _ignore, counted=False),
+            Row(Reason.MACHINE_NAME, links.on_conflict_reported, counted=False),
+            Row(Reason.NAME_TAKEN, names.on_refusal),
+            Row(Reason.ACCESS, frames.on_denied),
+            Row(Reason.BUSY, frames.on_busy),
+            Row(Reason.MOVED, resolver.on_moved_answer),
+            Row(Reason.ABSENT, resolver.on_absent),
+            Row(Reason.CLOSING, subscriptions.on_refusal),
+        )
+
+    def _receive(self, link: Link, frame: Frame, now: float) -> None:
         peer = link.peer
         if peer is not None and peer.session.link != link.id:
             return  # the peer resends on the link in use
-        link.step(FrameType.MSG if isinstance(frame, Batch) else frame.type)
-        match frame:
-            case Hello():
-                self.links.on_hello(link, frame, now)
-                return
-            case Welcome():
-                self.links.on_welcome(link, frame, now)
-                return
-            case Refused():
-                self.links.on_refused(link, frame, now)
-                return
-            case OpenStream():
-                self._on_open_stream(link, frame, now)
-                return
-        assert peer is not None
-        match frame:
-            case Batch():
-                self.inbound_messages.on_batch(peer, frame, now)
-                self.outbound_messages.on_ack_in(peer, frame)
-            case Ack():
-                self.outbound_messages.on_ack(peer, frame)
-            case Ping():
-                self.name_registry.on_ping(peer, frame.number)
-            case Pong():
-                self.keep_alive.on_pong(peer, frame.number, now)
-                self._conflicts.on_pong(peer, frame.number)
-                self.name_registry.on_pong(peer, frame.number)
-                self.remote_subscriptions.on_pong(peer, frame.number)
-            case Error(reason=Reason.WIRE) | MemoryFrame():
-                pass  # concerns the link alone, so not counted
-            case Error(reason=Reason.MACHINE_NAME):
-                self.links.on_conflict_reported(peer, frame.text, now)
-            case Bye():
-                self.idle_links.on_bye(link, peer, now)
-            case Error(message=number) if number:
-                peer.acks.count_control()
-                self._undelivered_messages.on_refused(peer, frame)
-                self.outbound_messages.pump(peer)
-            case Error(reason=Reason.BUSY, request=None):
-                peer.acks.count_control()
-                self.idle_links.on_refused(peer)
-            case _:
-                peer.acks.count_control()
-                try:
-                    self._control_frames.handle(peer, frame, now)
-                except MemoryError:
-                    peer.acks.controls_received -= 1  # it comes again, by the next link
-                    raise
+        link.step(frame.type)
+        row = self._rows[type(frame)]
+        if row.of_link:
+            row.handle(link, frame, now)
+        else:
+            assert peer is not None
+            self._handle(row, peer, frame, now)
 
-    def _on_open_stream(self, link: Link, frame: OpenStream, now: float) -> None:
+    @staticmethod
+    def _handle(row: Row[Any], peer: Peer, frame: Frame, now: float) -> None:
+        if not row.counted:
+            row.handle(peer, frame, now)
+            return
+        peer.acks.count_control()
+        try:
+            if row.check is not None:
+                frame = row.check(peer, frame)
+            row.handle(peer, frame, now)
+        except MemoryError:
+            peer.acks.controls_received -= 1  # it comes again, by the next link
+            raise
+
+    def _on_batch(self, peer: Peer, batch: wire.Batch, now: float) -> None:
+        self.inbound_messages.on_batch(peer, batch, now)
+        self.outbound_messages.on_ack_in(peer, batch)
+
+    def _on_pong(self, peer: Peer, frame: wire.Pong, now: float) -> None:
+        self.keep_alive.on_pong(peer, frame.number, now)
+        self._conflicts.on_pong(peer, frame.number)
+        self.name_registry.on_pong(peer, frame.number)
+        self.remote_subscriptions.on_pong(peer, frame.number)
+
+    def _on_error(self, peer: Peer, error: wire.Error, now: float) -> None:
+        row = self._rows.get(error.reason) or Row(wire.Error, _ignore)
+        if error.message and row.counted:
+            row = Row(wire.Error, self._on_message_refused)
+        self._handle(row, peer, error, now)
+
+    def _on_message_refused(self, peer: Peer, error: wire.Error, _: float) -> None:
+        self._undelivered_messages.on_refused(peer, error)
+        self.outbound_messages.pump(peer)
+
+    def _on_open_stream(self, link: Link, frame: wire.OpenStream, now: float) -> None:
         peer = link.peer
         assert peer is not None
         if frame.incarnation != self.topology.me.incarnation:
@@ -480,3 +499,7 @@ class RemoteManager:
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
         self.keep_alive.on_link_open(peer, now)
+
+
+def _ignore(_peer: Peer, _frame: Frame, _now: float) -> None:
+    """Do nothing: the frame only shows that the peer is alive."""

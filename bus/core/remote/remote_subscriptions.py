@@ -18,8 +18,8 @@ from bus.core.peer.peer import characteristics
 from bus.core.remote.confirmations import Confirmations
 from bus.core.remote.matches import Matches
 from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
-from bus.core.wire import AddRelay, Pong, RequestId
-from bus.core.wire.task_frames import Subscribe
+from bus.core.wire import AddRelay, Error, Pong
+from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
 from bus.specification import Specification
 
@@ -206,12 +206,12 @@ class RemoteSubscriptions:
         self._topology.todo += self._manager.review_subscribers()
         self._confirmations.on_forwarded(frame.id)
 
-    def on_unsubscribe(self, peer: Peer, number: RequestId) -> None:
+    def on_unsubscribe(self, peer: Peer, frame: Unsubscribe, _: float) -> None:
         """Drop a request that its asker cancels."""
-        request = self.ledger.get(number)
+        request = self.ledger.get(frame.id)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
-            self._confirmations.forget(number)
+            self._confirmations.forget(frame.id)
 
     def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
         """Handle an answer, or forward it; False if its request is unknown."""
@@ -291,9 +291,9 @@ class RemoteSubscriptions:
         else:
             self.matches.answer(request, task, now)
 
-    def on_refusal(self, peer: Peer, number: RequestId) -> None:
+    def on_refusal(self, peer: Peer, error: Error, _: float) -> None:
         """Drop an adopted request that its asker no longer has."""
-        request = self.ledger.get(number)
+        request = self.ledger.get(error.request)
         if request is not None and request.adopted and request.origin is peer:
             self._end(request)
 

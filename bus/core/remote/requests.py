@@ -128,9 +128,9 @@ class Requests(Generic[Asked]):
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def get(self, number: RequestId) -> Request[Asked] | None:
+    def get(self, number: RequestId | None) -> Request[Asked] | None:
         """Return a request by its number, or None."""
-        return self._by_id.get(number)
+        return None if number is None else self._by_id.get(number)
 
     def all(self) -> list[Request[Asked]]:
         """Return all requests, in order of arrival."""

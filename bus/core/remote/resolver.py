@@ -17,7 +17,7 @@ from bus.core.remote.any_machine_searches import AnyMachineSearches
 from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.own_searches import OwnSearches
 from bus.core.remote.requests import Request, Requests, check_passed_on
-from bus.core.wire import AddRelay, Error, Reason, RequestId, Search
+from bus.core.wire import AddRelay, Cancel, Error, Reason, RequestId, Search
 from bus.errors import WireError
 from bus.registration import Visibility
 
@@ -150,18 +150,16 @@ class Resolver:
         here = frame.machine == self._topology.me.machine
         return here and rights.may_command(frame.name)
 
-    def on_refusal(
-        self, peer: Peer, number: RequestId, now: float, *, denied: bool = False
-    ) -> None:
+    def on_refusal(self, peer: Peer, error: Error, now: float) -> None:
         """Continue without a process that keeps no more searches (BUS-FLOW-1).
 
-        denied: True if this process may not send commands to the name.
+        Or, if access is denied: this process may not send commands to the name.
 
         A slave that registers the name later exports it, and then receives the search
         again. A process that asked a master has no other route, so its waiting messages
         fail.
         """
-        request = self.ledger.get(number)
+        request = self.ledger.get(error.request)
         if request is None or peer.key not in request.forwarded_to:
             return
         slave = peer in self._topology.slaves()
@@ -174,18 +172,18 @@ class Resolver:
             request.refused_by.add(peer.key)
             return
         if request.origin is not None:
-            self._refuse(request.origin, number)
+            self._refuse(request.origin, request.frame.id)
             self.ledger.end(request)
             return
-        self.own.on_refusal(request, denied=denied)
+        self.own.on_refusal(request, denied=error.reason is Reason.ACCESS)
 
     @staticmethod
     def _refuse(peer: Peer, number: RequestId) -> None:
         peer.session.send_control(Error(reason=Reason.BUSY, request=number))
 
-    def on_cancel(self, peer: Peer, number: RequestId) -> None:
+    def on_cancel(self, peer: Peer, frame: Cancel, _: float) -> None:
         """Drop a search that its asker cancels."""
-        request = self.ledger.get(number)
+        request = self.ledger.get(frame.id)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
 
@@ -237,13 +235,13 @@ class Resolver:
         if name in self.own.by_name:
             self.own.on_moved(name, address)
 
-    def on_moved_answer(self, peer: Peer, number: RequestId, address: str) -> None:
+    def on_moved_answer(self, peer: Peer, error: Error, _: float) -> None:
         """Handle or forward the answer of a master that a task goes on elsewhere.
 
         Raises:
             WireError: the new address is on the machine where it was searched for.
         """
-        request = self.ledger.get(number)
+        request, address = self.ledger.get(error.request), error.text
         if request is None or peer in self._topology.slaves():
             return
         if request.anywhere:
@@ -253,7 +251,7 @@ class Resolver:
         if Address.parse(address).machine == request.machine:
             raise WireError(f"ERROR has a new address on the same machine: {address!r}")
         if request.origin is not None:
-            self._send_moved(request.origin, number, address)
+            self._send_moved(request.origin, request.frame.id, address)
             self.ledger.end(request)
             return
         self.own.on_moved_answer(request, address)
@@ -265,9 +263,9 @@ class Resolver:
 
     # Names of any machine (BUS-ROUTE-21).
 
-    def on_absent(self, peer: Peer, number: RequestId, now: float) -> None:
+    def on_absent(self, peer: Peer, error: Error, now: float) -> None:
         """Handle the report of a master that its machine lacks a name."""
-        request = self.ledger.get(number)
+        request = self.ledger.get(error.request)
         if request is not None and peer.key in request.forwarded_to:
             self.anywhere.on_absent(peer, request, now)
 

@@ -45,7 +45,7 @@ class UndeliveredMessages:
         self._manager: Final = manager
         self._relays: Final = relays
 
-    def on_unrelay(self, peer: Peer, frame: Unrelay) -> None:
+    def on_unrelay(self, peer: Peer, frame: Unrelay, _: float) -> None:
         """Release the relay of a task that deregistered cleanly (BUS-DEREG-4).
 
         If messages of the task are still to come, they need the relay for a while.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
@@ -137,6 +137,7 @@ class Batch(Struct, frozen=True, gc=False):
       this number.
     """
 
+    type: ClassVar = FrameType.MSG
     epoch: int
     incarnation: int
     floor: int

@@ -231,7 +231,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
 
 def name_of(frame: wire.Frame) -> str:
     """Return the name of a frame's type."""
-    return "MSG" if isinstance(frame, wire.Batch) else frame.type.name
+    return frame.type.name
 
 
 VECTORS: Final[Mapping[str, bytes]] = MappingProxyType(
