@@ -337,10 +337,9 @@ class RemoteManager:
 
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
-        self.inbound_messages.expire(now)
         self._undelivered_messages.expire(now)
         self.relays.expire(now)
-        self.resolver.review(now)
+        self.resolver.own.end_found()
         self.links.drop_late(now)
         for peer in list(self.topology.peers.values()):
             if self._process_loss.is_lost(peer, now):
@@ -350,8 +349,8 @@ class RemoteManager:
         self._dialler.tick(now)
         self._process_loss.tick(now)
         self.keep_alive.tick(now)
+        self.topology.timers.run(now)
         self.idle_relays.tick(now)
-        self.name_registry.tick(now)
         self._remote_presence.tick(now)
         self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
@@ -364,13 +363,11 @@ class RemoteManager:
         self.remote_subscriptions.review(now)
         times = [
             self._process_loss.repeat_at,
-            self.name_registry.next_deadline(),
+            self.topology.timers.next(),
             self._remote_presence.next_deadline(),
             self.remote_subscriptions.next_deadline(),
             self.relays.next_deadline(),
             self.idle_relays.next_deadline(),
-            self.resolver.next_deadline(),
-            self.inbound_messages.next_deadline(),
             self.keep_alive.next_deadline(),
             self._dialler.next_deadline(),
             *map(self.links.late_at, self.links.by_number.values()),

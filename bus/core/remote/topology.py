@@ -15,6 +15,7 @@ from bus.core.local.actions import Fail, Send
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
+from bus.core.timers import Timers
 from bus.core.wire import RequestId, Role
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Topology:
     outside: returns those for processes of other machines; it may begin to listen.
     peers: all known processes, by machine and name.
     todo: the actions to perform, in order.
+    timers: when the parts of the remote manager have work to do.
     lose: declares a process lost; part: drops a live process that needs no link. The
       `ProcessLoss` provides both, since it reaches the whole state of a process.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
@@ -70,6 +72,7 @@ class Topology:
         "outside",
         "peers",
         "role",
+        "timers",
         "todo",
         "trace_sink",
     )
@@ -98,6 +101,7 @@ class Topology:
         self.peers: Final[dict[Key, Peer]] = {}
         self.counters: Final = RelayCounters()
         self.todo: list[Action] = []
+        self.timers: Final = Timers()
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
         self.newest_epoch: Callable[[str], int]
