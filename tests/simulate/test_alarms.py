@@ -26,6 +26,16 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
     yield Rank.NEW_ADDRESSES, min((until for _, until in moved), default=None)
     yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
     yield Rank.SEARCHES, resolver.ledger.next_deadline()
+    late = map(remote.links.late_at, remote.links.by_number.values())
+    yield Rank.LINKS, min((at for at in late if at is not None), default=None)
+    waits = remote.topology.limits
+    for peer in remote.topology.peers.values():
+        if peer.session.link is None:
+            wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
+            yield Rank.PEERS, peer.since + wait
+    dialler = remote.links.dialler
+    for at in dialler.redial_at.values():
+        yield Rank.DIALS, max(at, dialler._turn_at())
     yield Rank.NAMES, remote.name_registry._decides_at
 
 

@@ -46,6 +46,7 @@ class Topology:
     timers: when the parts of the remote manager have work to do.
     lose: declares a process lost; part: drops a live process that needs no link. The
       `ProcessLoss` provides both, since it reaches the whole state of a process.
+    await_link: notes that a process has no link; the `ProcessLoss` provides it, too.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
       The `InboundMessages` provide it.
     complain: takes a line about a violation by another process.
@@ -60,6 +61,7 @@ class Topology:
         "_pings",
         "_requests",
         "addresses",
+        "await_link",
         "complain",
         "counters",
         "drop_peer",
@@ -104,6 +106,7 @@ class Topology:
         self.timers: Final = Timers()
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
+        self.await_link: Callable[[Peer], None]
         self.newest_epoch: Callable[[str], int]
         self._nonces: Final = nonces
         # Above all numbers used by earlier incarnations (AMO-16).
@@ -125,6 +128,7 @@ class Topology:
             limits=self.limits,
         )
         peer = Peer(key, session, now, limits=self.limits, counters=self.counters)
+        self.await_link(peer)
         self.peers[key] = peer
         return peer
 
