@@ -43,7 +43,8 @@ class Alarm:
     It may be early: nothing sets it back when a deadline ends or moves. The part then
     finds nothing due, and returns the deadline that it has by now.
 
-    at: when the part is called, in seconds; infinite for never.
+    at: when the part is called, in seconds; infinite for never. A part with a single
+      deadline may set it, to postpone the call.
     on_due: handles what is due; returns the next deadline, or None for none.
     """
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
+from tests.simulate.process import LIMITS
 from tests.simulate.run import run
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
     dialler = remote.links.dialler
     for at in dialler.redial_at.values():
         yield Rank.DIALS, max(at, dialler._turn_at())
+    for peer in remote.keep_alive._linked():
+        yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
+    for tasks in (remote._remote_presence._own, remote._remote_presence._passed_on):
+        for task in tasks._tasks.values():
+            yield Rank.PRESENCE, task.until
     yield Rank.NAMES, remote.name_registry._decides_at
 
 
@@ -56,6 +63,8 @@ def test_no_part_has_a_deadline_before_its_alarm(
         return next_deadline(remote, now)
 
     monkeypatch.setattr(RemoteManager, "next_deadline", checks)
+    limits = replace(LIMITS, keep_alive_s=0.5, lease_s=2.0)
+    monkeypatch.setattr("tests.simulate.run.LIMITS", limits)
 
     assert run(seed, machines=machines) is None
-    assert checked
+    assert Rank.KEEP_ALIVE in checked

@@ -91,7 +91,7 @@ class ProcessLoss:
         """Declare a process lost: a later process of its name is another peer."""
         # If there was no link so far, only the master knows whether the process lives.
         if peer.bound and self._remote_presence.on_process_lost(peer, now):
-            self._repeat_alarm.by(now + _REPEAT_S)
+            self._repeat_alarm.at = now + _REPEAT_S
         self.drop_peer(peer, now)
 
     def drop_peer(self, peer: Peer, now: float) -> None:
@@ -140,7 +140,7 @@ class ProcessLoss:
         self._undelivered_messages.lose(peer)
         self._links.on_process_down(peer)
         if notifies:
-            self._repeat_alarm.by(now + _REPEAT_S)
+            self._repeat_alarm.at = now + _REPEAT_S
 
     # Time.
 

@@ -343,10 +343,8 @@ class RemoteManager:
         for peer in list(self.topology.peers.values()):
             if self.idle_links.is_due(peer, now):
                 self.idle_links.ask(peer)
-        self.keep_alive.tick(now)
         self.topology.timers.run(now)
         self.idle_relays.tick(now)
-        self._remote_presence.tick(now)
         self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
         return self.topology.take_actions()
@@ -358,11 +356,9 @@ class RemoteManager:
         self.remote_subscriptions.review(now)
         times = [
             self.topology.timers.next(),
-            self._remote_presence.next_deadline(),
             self.remote_subscriptions.next_deadline(),
             self.relays.next_deadline(),
             self.idle_relays.next_deadline(),
-            self.keep_alive.next_deadline(),
         ]
         for peer in self.topology.peers.values():
             times.append(peer.acks.next_check(now, ready=peer.session.ready))

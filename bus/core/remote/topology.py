@@ -44,9 +44,9 @@ class Topology:
     peers: all known processes, by machine and name.
     todo: the actions to perform, in order.
     timers: when the parts of the remote manager have work to do.
-    lose: declares a process lost; part: drops a live process that needs no link. The
-      `ProcessLoss` provides both, since it reaches the whole state of a process.
-    await_link: notes that a process has no link; the `ProcessLoss` provides it, too.
+    lose: declares a process lost; drop_peer: drops a live process that needs no link;
+      await_link: notes that a process has no link. The `ProcessLoss` provides them,
+      since it reaches the whole state of a process.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
       The `InboundMessages` provide it.
     complain: takes a line about a violation by another process.
