@@ -146,6 +146,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "bus.core": (
         "deadlines",
+        "timers",
         "streams",
         "wire",
         "discovery",

@@ -3,6 +3,7 @@
 Lowest first; a folder imports only those above it:
 
 deadlines  a heap of deadlines
+timers     when each part of the remote manager has work to do
 streams    numbered messages between two processes, each accepted once
 wire       the frames on a link, to and from bytes
 discovery  the machines that announce themselves

@@ -136,17 +136,15 @@ def test_it_is_remembered_for_a_while_that_a_stream_has_ended(
     streams.end("a", NOW)
     streams.end("a", NOW + 1)  # it has ended
 
-    assert streams.next_deadline() == NOW + LIFE_S
-    streams.expire(NOW + LIFE_S - 1)
+    assert streams.expire(NOW + LIFE_S - 1) == NOW + LIFE_S
     assert streams.accept("a", 7, ME, 5, ["5"], 1) is Refusal.NOT_OPEN
     assert streams.open("a", 6).refusal is Refusal.OLD_EPOCH
     assert streams.open("a", 7).has == Acknowledgement(5)
     assert streams.accept("a", 7, ME, 3, ["3", "4", "5"], 1) == ["5"]
-    assert streams.next_deadline() is None
+    assert streams.expire(NOW + LIFE_S) is None
 
     streams.end("a", NOW)
-    streams.expire(NOW + LIFE_S)
-    assert streams.next_deadline() is None
+    assert streams.expire(NOW + LIFE_S) is None
     assert streams.open("a", 6) == Opened(None, 6, Acknowledgement(1))
 
 

@@ -58,8 +58,8 @@ def test_a_search_ends_at_the_same_cost_however_many_continue() -> None:
         now = process.world.now + 1
         process.manager.expire(now, [])
         assert "nobody/0" not in process.remote.resolver.own.by_name
-        process.remote.resolver.review(now)
-        assert process.remote.resolver.next_deadline() == now + 1
+        process.remote.topology.timers.run(now)
+        assert process.remote.resolver.ledger.next_deadline() == now + 1
 
     assert is_the_same(sought, expire)
 

@@ -48,20 +48,22 @@ class RemoteTasks:
         table: the routing table of this process, with its own tasks and its relays.
         watches: the watches of this process.
 
+    due_at: when `overdue` may return a task, in seconds; None for never.
+
     Invariants:
     I1. the keys of ``_by_address`` are the addresses of the tasks in ``_tasks``.
     I2. each key of ``_unreported`` is an address in ``_by_address``.
-    I3. ``_due_at`` is at or before ``until`` of each task; None if no task has one.
+    I3. ``due_at`` is at or before ``until`` of each task; None if no task has one.
     """
 
     __slots__ = (
         "_by_address",
-        "_due_at",
         "_machine",
         "_table",
         "_tasks",
         "_unreported",
         "_watches",
+        "due_at",
     )
 
     def __init__(
@@ -74,7 +76,7 @@ class RemoteTasks:
         self._by_address: Final[dict[Address, set[RegistrationId]]] = {}
         # Watches that began while all tasks of an address were in doubt.
         self._unreported: Final[dict[Address, list[Interest]]] = {}
-        self._due_at: float | None = None
+        self.due_at: float | None = None
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -177,10 +179,6 @@ class RemoteTasks:
                 task.until = until
                 self._review(until)
 
-    def next_deadline(self) -> float | None:
-        """Return when `overdue` may return a task, in seconds; None for never."""
-        return self._due_at
-
     def overdue(self, now: float, again_at: float) -> list[RegistrationId]:
         """Return the tasks that were in doubt for too long.
 
@@ -190,9 +188,9 @@ class RemoteTasks:
 
         again_at: the time of that check, in seconds.
         """
-        if self._due_at is None or self._due_at > now:
+        if self.due_at is None or self.due_at > now:
             return []
-        self._due_at = None
+        self.due_at = None
         gone = []
         for number, task in self._tasks.items():
             if task.until is not None and task.until <= now:
@@ -204,8 +202,8 @@ class RemoteTasks:
         return gone
 
     def _review(self, until: float | None) -> None:
-        if until is not None and (self._due_at is None or until < self._due_at):
-            self._due_at = until
+        if until is not None and (self.due_at is None or until < self.due_at):
+            self.due_at = until
 
     def owner_of(self, address: Address) -> Key | None:
         """Return the process of a known task of another process, or None.

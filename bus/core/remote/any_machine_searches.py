@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.deadlines import Deadlines
 from bus.core.remote.candidates import Candidates
 from bus.core.remote.requests import check_passed_on
+from bus.core.timers import Rank
 from bus.core.wire import Error, Reason
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class AnyMachineSearches:
     """
 
     __slots__ = (
+        "_alarm",
         "_conclude",
         "_ledger",
         "_name_registry",
@@ -56,6 +58,9 @@ class AnyMachineSearches:
         self._relays: Final = relays
         self._ledger: Final = ledger
         self._conclude: Final = conclude
+        self._alarm: Final = topology.timers.alarm(
+            Rank.ANY_MACHINE_SEARCHES, self._on_due
+        )
         # When each search stops waiting for silent machines.
         self._patience: Final[Deadlines[RequestId]] = Deadlines(self._patient_until)
 
@@ -67,21 +72,18 @@ class AnyMachineSearches:
 
     # Time.
 
-    def next_deadline(self) -> float | None:
-        """Return when a search stops waiting for silent machines; None for never."""
-        return self._patience.next()
-
     def _patient_until(self, number: RequestId) -> float | None:
         request = self._ledger.get(number)
         candidates = None if request is None else request.candidates
         return None if candidates is None else candidates.patient_until
 
-    def tick(self, now: float) -> None:
+    def _on_due(self, now: float) -> float | None:
         """Conclude the searches that have waited long enough for silent machines."""
         for number in self._patience.due(now):
             request = self._ledger.get(number)
             assert request is not None
             self.review_one(request, now)
+        return self._patience.next()
 
     def review(self, now: float) -> None:
         """Continue all searches: a process, a name or a link may have been lost."""
@@ -160,6 +162,7 @@ class AnyMachineSearches:
         if request.candidates is None:
             deadline = now if request.deadline is None else request.deadline
             until = now + max(0.0, deadline - now) / 2
+            self._alarm.by(until)
             self._patience.add((request.frame.id, until))
             request.candidates = Candidates(self._topology.me.machine, until)
         return request.candidates

@@ -23,6 +23,7 @@ from bus.core.remote.inbound import (
 from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
 from bus.core.streams.receipts import Receipt
+from bus.core.timers import Rank
 from bus.core.wire import (
     FAILED,
     FOLLOWS,
@@ -64,6 +65,7 @@ class InboundMessages:
     """
 
     __slots__ = (
+        "_alarm",
         "_outbound_messages",
         "_relays",
         "_streams",
@@ -86,6 +88,7 @@ class InboundMessages:
             ended_max=limits.ended_streams,
             horizons=topology.horizons,
         )
+        self._alarm: Final = topology.timers.alarm(Rank.STREAMS, self._streams.expire)
         topology.newest_epoch = self._streams.newest_epoch
         self.strays: int = 0
 
@@ -427,14 +430,5 @@ class InboundMessages:
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """End the stream of a process that is lost or was restarted."""
+        self._alarm.by(now + self._topology.limits.message_life_s)
         self._streams.end(peer.name, now)
-
-    # Time.
-
-    def next_deadline(self) -> float | None:
-        """Return when an ended stream is to be forgotten; None for never."""
-        return self._streams.next_deadline()
-
-    def expire(self, now: float) -> None:
-        """Forget the streams that ended long ago."""
-        self._streams.expire(now)

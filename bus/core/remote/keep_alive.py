@@ -7,7 +7,7 @@ stopped is alive. A process of another machine may vanish without notice, so its
 dropped.
 
 A process that did not run for a while, or whose machine slept, could not receive. Such
-a pause shows as a late `tick`, and no peer is silent during it. Otherwise two machines
+a pause shows as a late alarm, and no peer is silent during it. Otherwise two machines
 that pause one after the other would lose their link.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.timers import Rank
 from bus.core.wire import Ping
 
 if TYPE_CHECKING:
@@ -26,25 +27,27 @@ if TYPE_CHECKING:
 
 __all__ = ["KeepAlive"]
 
-_PAUSE_S: Final = 0.1  # a shorter delay of `tick` is no pause
+_PAUSE_S: Final = 0.1  # a shorter delay of the alarm is no pause
 
 
 class KeepAlive:
     """The silence on the links of one process, and the reaction to it.
 
-    ``_due_at``: when `tick` was to be called, in seconds; None for never. The driver
-    asks for the next deadline after each `tick`.
+    A frame does not set the alarm back: it rings once for each span of silence that a
+    link is allowed, and is then set by the times of the last frames.
     """
 
-    __slots__ = ("_due_at", "_links", "_topology")
+    __slots__ = ("_alarm", "_links", "_topology")
 
     def __init__(self, topology: Topology, links: LinkTable) -> None:
         self._topology: Final = topology
         self._links: Final = links
-        self._due_at: float | None = None
+        self._alarm: Final = topology.timers.alarm(Rank.KEEP_ALIVE, self._on_due)
 
     def on_frame(self, peer: Peer, now: float) -> None:
         """Note that a frame, of any kind, arrived from a process."""
+        # The first frame of a link, and one that ends its closing, set the alarm.
+        self._alarm.by(now + self._topology.limits.keep_alive_s)
         peer.received_at = now
         if peer.unresponsive:
             peer.unresponsive = False
@@ -65,16 +68,25 @@ class KeepAlive:
         peer.pinged_at = now
         peer.session.send_link_frame(Ping(number=peer.ping))
 
-    def tick(self, now: float) -> None:
+    def _on_due(self, now: float) -> float | None:
         """Send a PING on each silent link; handle peers that were silent too long."""
         limits = self._topology.limits
-        if self._due_at is not None and now - self._due_at > _PAUSE_S:
-            self._on_pause(now - self._due_at, now)
+        if now - self._alarm.at > _PAUSE_S:
+            self._on_pause(now - self._alarm.at, now)
         for peer in list(self._linked()):
             if now >= peer.received_at + limits.lease_s and not peer.unresponsive:
                 self._too_long(peer, now)
             elif now >= _active_at(peer) + limits.keep_alive_s:
                 self._ping(peer, now)
+        return min(map(self._due_at, self._linked()), default=None)
+
+    def _due_at(self, peer: Peer) -> float:
+        """Return when the silence of a peer has a consequence, in seconds."""
+        limits = self._topology.limits
+        ping_at = _active_at(peer) + limits.keep_alive_s
+        if peer.unresponsive:
+            return ping_at
+        return min(ping_at, peer.received_at + limits.lease_s)
 
     def _on_pause(self, pause_s: float, now: float) -> None:
         """Count the silence of all peers as shorter by a pause of this process."""
@@ -92,17 +104,6 @@ class KeepAlive:
         link = self._links.by_number.get(peer.session.link or 0)
         if link is not None:
             self._links.drop(link, now)
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do; None for never."""
-        limits = self._topology.limits
-        times = []
-        for peer in self._linked():
-            times.append(_active_at(peer) + limits.keep_alive_s)
-            if not peer.unresponsive:
-                times.append(peer.received_at + limits.lease_s)
-        self._due_at = min(times, default=None)
-        return self._due_at
 
     def _linked(self) -> Iterator[Peer]:
         """Iterate over the peers with an open link that is not about to close."""

@@ -20,6 +20,7 @@ from bus.core.remote.handshake import (
 )
 from bus.core.remote.link import Link, LinkState
 from bus.core.remote.master_dialler import MasterDialler, is_static
+from bus.core.timers import Rank
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
 from bus.events import BusReason
@@ -50,6 +51,7 @@ class LinkTable:
     """
 
     __slots__ = (
+        "_alarm",
         "_relays",
         "_topology",
         "_undelivered_messages",
@@ -70,6 +72,7 @@ class LinkTable:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
+        self._alarm: Final = topology.timers.alarm(Rank.LINKS, self._drop_late)
         self.dialler: Final = dialler
         self.conflicts: Final = conflicts
         self.by_number: Final[dict[int, Link]] = {}
@@ -84,7 +87,7 @@ class LinkTable:
         wait = limits.auth_timeout_s if silent else limits.connect_timeout_s
         return link.since + wait
 
-    def drop_late(self, now: float) -> None:
+    def _drop_late(self, now: float) -> float | None:
         """Drop the links that do not open in time."""
         for link in list(self.by_number.values()):
             late_at = self.late_at(link)
@@ -92,6 +95,8 @@ class LinkTable:
                 waited_s = now - link.since
                 self._note(link, f"no answer to HELLO within {waited_s:.0f} s", now)
                 self.drop(link, now)
+        times = map(self.late_at, self.by_number.values())
+        return min([at for at in times if at is not None], default=None)
 
     # New links.
 
@@ -109,6 +114,7 @@ class LinkTable:
         # A machine with the name of this one may be this one: its answer shows that.
         if credentials.machine not in {None, self._topology.me.machine}:
             self.dialler.on_found_at(key[0], credentials.machine)
+        self._alarm.by(now + self._topology.limits.connect_timeout_s)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
 
@@ -120,11 +126,13 @@ class LinkTable:
         If too many peers have sent no HELLO, the oldest of their links is closed, since
         a correct peer sends HELLO at once (BUS-SEC-9).
         """
+        limits = self._topology.limits
+        self._alarm.by(now + min(limits.auth_timeout_s, limits.connect_timeout_s))
         self.by_number[number] = Link(number, None, now, credentials=credentials)
         silent = [
             each for each in self.by_number.values() if each.state is LinkState.ACCEPTED
         ]
-        if len(silent) > self._topology.limits.unauthenticated_links:
+        if len(silent) > limits.unauthenticated_links:
             self._topology.complain(
                 f"the link with {silent[0].who} is closed: too many: {len(silent)}"
             )
@@ -447,9 +455,11 @@ class LinkTable:
             return
         if peer.session.link != link.id:
             return
+        peer.since = now
+        self._topology.await_link(peer)
         peer.session.detach()
         peer.parted = parted
-        peer.since, peer.closing, peer.idle_since = now, False, None
+        peer.closing, peer.idle_since = False, None
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is not None:
                 self.dialler.dial(link.wanted[0], now)

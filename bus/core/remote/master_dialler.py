@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial
 from bus.core.remote.dial_failures import DialFailure, DialFailures
+from bus.core.timers import Rank
 from bus.core.wire import LinkKind
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class MasterDialler:
     """
 
     __slots__ = (
+        "_alarm",
         "_anew",
         "_attempts",
         "_delays",
@@ -75,6 +77,7 @@ class MasterDialler:
         self, topology: Topology, master: tuple[str, ...], static: tuple[str, ...]
     ) -> None:
         self._topology: Final = topology
+        self._alarm: Final = topology.timers.alarm(Rank.DIALS, self._tick)
         self._master: Final = master
         # The addresses on which the masters of other machines listen, by machine.
         self._machines: Final[dict[str, tuple[str, ...]]] = {
@@ -123,7 +126,7 @@ class MasterDialler:
         if not self._topology.is_master:
             return
         if patience_s:
-            self.redial_at[machine] = now + patience_s
+            self._schedule(machine, now + patience_s)
         else:
             self.dial(machine, now)
 
@@ -180,7 +183,7 @@ class MasterDialler:
     def on_dialled(self, key: str, now: float) -> None:
         """Note that a dial has made a link, which may be refused yet."""
         self._dialling.pop(key, None)
-        self.tick(now)  # the next dial may begin
+        self._alarm.by(self._tick(now))  # the next dial may begin
 
     def on_dial_failed(self, key: str, now: float) -> None:
         """Declare a master lost that no link can reach, and dial it again later."""
@@ -200,7 +203,7 @@ class MasterDialler:
         elif until is not None and until <= now:
             self.on_machine_gone(machine)
         self.redial(key, now)
-        self.tick(now)  # the next dial may begin
+        self._alarm.by(self._tick(now))  # the next dial may begin
 
     def on_twin(self, key: str) -> None:
         """Note that a machine already has a link with this process."""
@@ -209,7 +212,7 @@ class MasterDialler:
     def on_accepted_link_lost(self, machine: str, now: float) -> None:
         """Dial a machine later whose lost link it had dialled, unless it dials."""
         if machine in self._machines and machine not in self.redial_at:
-            self.redial_at[machine] = now + _PATIENCE_S
+            self._schedule(machine, now + _PATIENCE_S)
 
     def dial(self, key: str, now: float) -> None:
         """Dial the master of a machine, unless there is a link, or a dial under way.
@@ -224,7 +227,8 @@ class MasterDialler:
         wanted = machine in self._anew or not self._is_linked(machine)
         if addresses and wanted and key not in self._dialling:
             if not own:
-                if self._turn_at() > now:
+                if (turn_at := self._turn_at()) > now:
+                    self._alarm.by(turn_at)
                     self.redial_at[key] = now
                     return
                 self._dialling[key] = now
@@ -252,9 +256,13 @@ class MasterDialler:
         if not own and key not in self._machines:
             return  # it was forgotten meanwhile
         delay_s = self._delays.get(key, _REDIAL_S)
-        self.redial_at[key] = now + delay_s * (1 - _JITTER * self._share(key))
+        self._schedule(key, now + delay_s * (1 - _JITTER * self._share(key)))
         most_s = _REDIAL_S_MAX if own else _REDIAL_OUTSIDE_S_MAX
         self._delays[key] = min(2 * delay_s, most_s)
+
+    def _schedule(self, key: str, at: float) -> None:
+        self._alarm.by(at)
+        self.redial_at[key] = at
 
     def _share(self, key: str) -> float:
         """Return a number from 0 to 1, another one for each process and each call."""
@@ -301,13 +309,7 @@ class MasterDialler:
         for address in self.static_addresses_of(key):
             self.failures.forget(address)
 
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do; None for never."""
-        if not self.redial_at:
-            return None
-        return max(min(self.redial_at.values()), self._turn_at())
-
-    def tick(self, now: float) -> None:
+    def _tick(self, now: float) -> float | None:
         """Dial the masters that are due, while it is their turn: the first due first.
 
         Of those that have waited equally long, the order is that of their entry.
@@ -315,9 +317,12 @@ class MasterDialler:
         due = [each for each in self.redial_at.items() if each[1] <= now]
         for key, _ in sorted(due, key=lambda each: each[1]):
             if self._turn_at() > now:
-                return
+                break
             del self.redial_at[key]
             self.dial(key, now)
+        if not self.redial_at:
+            return None
+        return max(min(self.redial_at.values()), self._turn_at())
 
 
 def is_static(key: str) -> bool:

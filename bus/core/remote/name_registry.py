@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.actions import Evict
 from bus.core.remote.pending_names import PendingNames
 from bus.core.remote.user_routing_table import User, UserRoutingTable
+from bus.core.timers import Rank
 from bus.core.wire import Eliminate, Error, Export, Ping, Pong, Reason, Unexport
 from bus.errors import NameTakenError, WireError
 from bus.registration import Visibility
@@ -49,6 +50,7 @@ class NameRegistry:
     """
 
     __slots__ = (
+        "_alarm",
         "_awaited",
         "_claimants",
         "_decides_at",
@@ -73,6 +75,7 @@ class NameRegistry:
         self._remote_presence: Final = remote_presence
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
+        self._alarm: Final = topology.timers.alarm(Rank.NAMES, self._on_due)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
         # In a new master: when to decide on the requested names, in seconds; None if
         # each is decided at once. `_awaited`: the addresses of the processes that have
@@ -166,6 +169,7 @@ class NameRegistry:
         self._awaited.update(others)
         self._awaited.difference_update(self._topology.addresses)
         if self._awaited:
+            self._alarm.by(now + _JOIN_S)
             self._decides_at = now + _JOIN_S
         else:
             self._decide()
@@ -174,7 +178,8 @@ class NameRegistry:
         """Note that a process has announced all its tasks, or is lost."""
         self._awaited.discard(peer.inside_address)
         if self._decides_at is not None and not self._awaited:
-            self._decides_at = 0.0  # with the next tick
+            self._alarm.by(0.0)  # with the next tick
+            self._decides_at = 0.0
 
     def _decide(self) -> None:
         """Grant each name to the task that has it; from now on decide at once."""
@@ -187,16 +192,11 @@ class NameRegistry:
         for peer, number in pongs:
             peer.session.send_link_frame(Pong(number=number))
 
-    # Time.
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do, in seconds; None for never."""
-        return self._decides_at
-
-    def tick(self, now: float) -> None:
+    def _on_due(self, now: float) -> float | None:
         """Decide on names as a new master, once it is time."""
         if self._decides_at is not None and self._decides_at <= now:
             self._decide()
+        return self._decides_at
 
     # Frames of other processes.
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from bus.core.timers import Rank
+
+if TYPE_CHECKING:
+    from bus.core.timers import Timers
 
 __all__ = ["NewAddresses"]
 
@@ -16,14 +21,16 @@ class NewAddresses:
       `_NAMES_MAX`, the latest last.
     """
 
-    __slots__ = ("by_name",)
+    __slots__ = ("_alarm", "by_name")
 
-    def __init__(self) -> None:
+    def __init__(self, timers: Timers) -> None:
+        self._alarm: Final = timers.alarm(Rank.NEW_ADDRESSES, self._expire)
         self.by_name: Final[dict[str, tuple[str, float]]] = {}
 
     def record(self, name: str, address: str, until: float) -> None:
         """Keep the new address of a task; if there are too many, drop the oldest."""
         self.forget(name)
+        self._alarm.by(until)
         self.by_name[name] = (address, until)
         if len(self.by_name) > _NAMES_MAX:
             del self.by_name[next(iter(self.by_name))]
@@ -37,11 +44,10 @@ class NewAddresses:
         """Drop a new address, since another task has the name."""
         self.by_name.pop(name, None)
 
-    def next_deadline(self) -> float | None:
-        """Return until when senders receive the first one; None if there is none."""
-        return next((until for _, until in self.by_name.values()), None)
-
-    def expire(self, now: float) -> None:
+    def _expire(self, now: float) -> float | None:
         """Drop the new addresses that no message can wait for any more."""
-        while (until := self.next_deadline()) is not None and until <= now:
-            del self.by_name[next(iter(self.by_name))]
+        for name, (_, until) in list(self.by_name.items()):
+            if until > now:
+                return until
+            del self.by_name[name]
+        return None

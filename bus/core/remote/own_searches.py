@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from bus.address import ANY_MACHINE, Address, is_anywhere, name_anywhere
 from bus.core.peer.peer import characteristics
 from bus.core.remote.requests import HOPS, Request
+from bus.core.timers import Rank
 from bus.core.wire import NO_DEADLINE, Search
 from bus.errors import BusFullError, MovedError
 from bus.rights import not_granted
@@ -45,6 +46,7 @@ class OwnSearches:
     """
 
     __slots__ = (
+        "_alarm",
         "_by_sender",
         "_deferred_new_addresses",
         "_found",
@@ -68,6 +70,7 @@ class OwnSearches:
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
+        self._alarm: Final = topology.timers.alarm(Rank.REPEATED_SEARCHES, self._repeat)
         self._relays: Final = relays
         self._ledger: Final = ledger
         self._new_addresses: Final = new_addresses
@@ -173,19 +176,19 @@ class OwnSearches:
         else:
             self._found[name] = None
 
-    def review(self, now: float) -> None:
-        """End the searches for names found meanwhile; repeat those that are due."""
+    def end_found(self) -> None:
+        """End the searches for names found meanwhile that can be reached by now."""
         for name in list(self._found):
             self.end_unneeded(name)
+
+    def _repeat(self, now: float) -> float | None:
+        """Repeat the searches that are due; return when the next one is."""
         for name, at in list(self.again.items()):
             if at > now:
-                break
+                return at
             del self.again[name]
             self.seek(name, now)
-
-    def next_deadline(self) -> float | None:
-        """Return when to repeat the first search, in seconds; None for never."""
-        return next(iter(self.again.values()), None)
+        return None
 
     def on_expired(self, requests: Iterable[Request[Search]], now: float) -> None:
         """Remove the searches that the ledger has dropped; restart those needed."""
@@ -245,6 +248,7 @@ class OwnSearches:
         )
         if entry is None:
             self.again.pop(name, None)  # so that it is last
+            self._alarm.by(now + _AGAIN_S)
             self.again[name] = now + _AGAIN_S
         elif is_anywhere(name):
             self._topology.todo += self._manager.any_machine_names.bind(name, entry)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.timers import Rank
+
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.inbound_messages import InboundMessages
@@ -31,20 +33,19 @@ class ProcessLoss:
 
     It provides ``topology.lose`` and ``topology.drop_peer``, since it reaches the whole
     state that is kept for a process.
-
-    repeat_at: when to send subscriptions again, in seconds; None for never.
     """
 
     __slots__ = (
         "_inbound_messages",
         "_links",
+        "_loss_alarm",
         "_name_registry",
         "_remote_presence",
         "_remote_subscriptions",
+        "_repeat_alarm",
         "_resolver",
         "_topology",
         "_undelivered_messages",
-        "repeat_at",
     )
 
     def __init__(
@@ -66,15 +67,21 @@ class ProcessLoss:
         self._resolver: Final = resolver
         self._remote_subscriptions: Final = remote_subscriptions
         self._links: Final = links
-        self.repeat_at: float | None = None
+        # When the first process without a link counts as lost; when to send
+        # subscriptions again.
+        self._loss_alarm: Final = topology.timers.alarm(Rank.PEERS, self._on_due)
+        self._repeat_alarm: Final = topology.timers.alarm(
+            Rank.SUBSCRIPTIONS, self._repeat
+        )
         topology.lose = self.lose
         topology.drop_peer = self.drop_peer
+        topology.await_link = self.await_link
 
-    def is_lost(self, peer: Peer, now: float) -> bool:
-        """Return True if a process has had no link for too long."""
-        return peer.session.link is None and self.lost_at(peer) <= now
+    def await_link(self, peer: Peer) -> None:
+        """Note that a process has no link; in time it counts as lost."""
+        self._loss_alarm.by(self._lost_at(peer))
 
-    def lost_at(self, peer: Peer) -> float:
+    def _lost_at(self, peer: Peer) -> float:
         """Return when a process without a link counts as lost, in seconds."""
         limits = self._topology.limits
         wait = limits.relink_timeout_s if peer.bound else limits.connect_timeout_s
@@ -84,7 +91,7 @@ class ProcessLoss:
         """Declare a process lost: a later process of its name is another peer."""
         # If there was no link so far, only the master knows whether the process lives.
         if peer.bound and self._remote_presence.on_process_lost(peer, now):
-            self.repeat_at = now + _REPEAT_S
+            self._repeat_alarm.at = now + _REPEAT_S
         self.drop_peer(peer, now)
 
     def drop_peer(self, peer: Peer, now: float) -> None:
@@ -133,12 +140,21 @@ class ProcessLoss:
         self._undelivered_messages.lose(peer)
         self._links.on_process_down(peer)
         if notifies:
-            self.repeat_at = now + _REPEAT_S
+            self._repeat_alarm.at = now + _REPEAT_S
 
     # Time.
 
-    def tick(self, now: float) -> None:
+    def _on_due(self, now: float) -> float | None:
+        """Declare the processes lost that had no link for too long."""
+        for peer in self._unlinked():
+            if self._lost_at(peer) <= now:
+                self.lose(peer, now)
+        return min(map(self._lost_at, self._unlinked()), default=None)
+
+    def _unlinked(self) -> list[Peer]:
+        peers = self._topology.peers.values()
+        return [each for each in peers if each.session.link is None]
+
+    def _repeat(self, _: float) -> None:
         """Send subscriptions again: a lost notifier may be registered elsewhere."""
-        if self.repeat_at is not None and self.repeat_at <= now:
-            self.repeat_at = None
-            self._remote_subscriptions.repeat()
+        self._remote_subscriptions.repeat()

@@ -316,22 +316,14 @@ class RemoteManager:
 
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
-        self.inbound_messages.expire(now)
         self._undelivered_messages.expire(now)
         self.relays.expire(now)
-        self.resolver.review(now)
-        self.links.drop_late(now)
+        self.resolver.own.end_found()
         for peer in list(self.topology.peers.values()):
-            if self._process_loss.is_lost(peer, now):
-                self.topology.lose(peer, now)
-            elif self.idle_links.is_due(peer, now):
+            if self.idle_links.is_due(peer, now):
                 self.idle_links.ask(peer)
-        self._dialler.tick(now)
-        self._process_loss.tick(now)
-        self.keep_alive.tick(now)
+        self.topology.timers.run(now)
         self.idle_relays.tick(now)
-        self.name_registry.tick(now)
-        self._remote_presence.tick(now)
         self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
         return self.topology.take_actions()
@@ -342,23 +334,14 @@ class RemoteManager:
         self.idle_relays.review(now)
         self.remote_subscriptions.review(now)
         times = [
-            self._process_loss.repeat_at,
-            self.name_registry.next_deadline(),
-            self._remote_presence.next_deadline(),
+            self.topology.timers.next(),
             self.remote_subscriptions.next_deadline(),
             self.relays.next_deadline(),
             self.idle_relays.next_deadline(),
-            self.resolver.next_deadline(),
-            self.inbound_messages.next_deadline(),
-            self.keep_alive.next_deadline(),
-            self._dialler.next_deadline(),
-            *map(self.links.late_at, self.links.by_number.values()),
         ]
         for peer in self.topology.peers.values():
             times.append(peer.acks.next_check(now, ready=peer.session.ready))
-            if peer.session.link is None:
-                times.append(self._process_loss.lost_at(peer))
-            elif peer.idle_since is not None:
+            if peer.idle_since is not None:
                 times.append(self.idle_links.due_at(peer))
             times += [relay.next_deadline() for relay in peer.active_relays()]
         return min([at for at in times if at is not None], default=None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.interests import Interests
 from bus.core.local.remote_tasks import RemoteTasks
+from bus.core.timers import Rank
 from bus.core.wire import Unexport
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class RemotePresence:
     of other machines that this master has reported to its slaves.
     """
 
-    __slots__ = ("_own", "_passed_on", "_topology")
+    __slots__ = ("_alarm", "_own", "_passed_on", "_topology")
 
     def __init__(self, topology: Topology, manager: ProcessManager) -> None:
         self._topology: Final = topology
+        self._alarm: Final = topology.timers.alarm(Rank.PRESENCE, self._on_due)
         self._own: Final = manager.remote_tasks
         machine = topology.me.machine
         self._passed_on: Final = RemoteTasks(machine, manager.table, Interests(machine))
@@ -50,6 +52,7 @@ class RemotePresence:
         """Record that a peer has answered a watch or a subscription of this process."""
         # A peer that has not joined announces no departure to this process.
         until = None if peer.joined else now + self._topology.limits.connect_timeout_s
+        self._alarm.by(until)
         self._topology.todo += self._own.on_appeared(
             task.id, address, task.incarnation, until
         )
@@ -68,6 +71,7 @@ class RemotePresence:
     def on_withdrawn(self, task: RegistrationId) -> None:
         """Report that the master no longer confirms a task of another machine."""
         self._topology.todo += self._own.on_withdrawn(task)
+        self._alarm.by(self._own.due_at)
 
     def on_process_lost(self, peer: Peer, now: float) -> bool:
         """Report the departure of a lost process's tasks; doubt those it announced.
@@ -92,6 +96,7 @@ class RemotePresence:
         # In this machine silence proves nothing, since a process may be stopped.
         last = peer.received_at if abroad else now
         until = min(now + limits.connect_timeout_s, max(now, last + limits.lease_s))
+        self._alarm.by(until)
         for tasks in (self._own, self._passed_on):
             tasks.doubt(peer.machine if topology.is_master else None, until)
 
@@ -102,16 +107,11 @@ class RemotePresence:
             for slave in self._topology.slaves():
                 slave.session.send_control(Unexport(id=number))
 
-    # Time.
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do, in seconds; None for never."""
-        times = self._own.next_deadline(), self._passed_on.next_deadline()
-        return min((at for at in times if at is not None), default=None)
-
-    def tick(self, now: float) -> None:
+    def _on_due(self, now: float) -> float | None:
         """Drop the tasks in doubt that no process has confirmed in time."""
         again_at = now + self._topology.limits.connect_timeout_s
         for number in self._own.overdue(now, again_at):
             self._topology.todo += self._own.on_disappeared(number)
         self._withdraw(self._passed_on.overdue(now, again_at))
+        times = self._own.due_at, self._passed_on.due_at
+        return min((at for at in times if at is not None), default=None)

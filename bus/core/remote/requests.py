@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.remote.topology import Topology
+    from bus.core.timers import Alarm
     from bus.core.wire import RequestId
 
 __all__ = ["HOPS", "Request", "Requests", "check_passed_on"]
@@ -92,12 +93,14 @@ class Requests(Generic[Asked]):
     Args:
         owner_of: returns the process known to have what a request seeks, or None.
         frame_for: returns the frame of a request for one of the peers it goes to.
+        alarm: is set for the first request that expires; calls `expire`.
 
     Attributes:
         revision: it changes whenever a request is added or removed.
     """
 
     __slots__ = (
+        "_alarm",
         "_by_asker",
         "_by_id",
         "_by_place",
@@ -114,7 +117,9 @@ class Requests(Generic[Asked]):
         *,
         owner_of: Callable[[Request[Asked]], Key | None] = lambda _: None,
         frame_for: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
+        alarm: Alarm | None = None,
     ) -> None:
+        self._alarm: Final = alarm
         self._topology: Final = topology
         self._owner_of: Final[Callable[[Request[Asked]], Key | None]] = owner_of
         self._frame_for: Final[Callable[[Asked, Peer], Asked]] = frame_for
@@ -162,6 +167,8 @@ class Requests(Generic[Asked]):
         if known is None:
             self._by_asker[_asker(number)] += 1
         if request.deadline is not None:
+            assert self._alarm is not None
+            self._alarm.by(request.deadline)
             self._deadlines.add((request, request.deadline))
         there = self._by_place.setdefault(place, {})
         # No call between these lines: an interrupt finds both changes or none.

@@ -17,6 +17,7 @@ from bus.core.remote.any_machine_searches import AnyMachineSearches
 from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.own_searches import OwnSearches
 from bus.core.remote.requests import Request, Requests, check_passed_on
+from bus.core.timers import Rank
 from bus.core.wire import AddRelay, Cancel, Error, Reason, RequestId, Search
 from bus.errors import WireError
 from bus.registration import Visibility
@@ -64,9 +65,12 @@ class Resolver:
         self._name_registry: Final = name_registry
         self._relays: Final = relays
         self.ledger: Final[Requests[Search]] = Requests(
-            topology, owner_of=self._owner, frame_for=self._frame_for
+            topology,
+            owner_of=self._owner,
+            frame_for=self._frame_for,
+            alarm=topology.timers.alarm(Rank.SEARCHES, self._expire),
         )
-        self.new_addresses: Final = NewAddresses()
+        self.new_addresses: Final = NewAddresses(topology.timers)
         self.own: Final = OwnSearches(
             topology, manager, relays, self.ledger, self.new_addresses
         )
@@ -74,24 +78,10 @@ class Resolver:
             topology, name_registry, relays, self.ledger, self._conclude
         )
 
-    # Time.
-
-    def review(self, now: float) -> None:
-        """End the searches that are late, or that no message waits for any more."""
-        self.own.review(now)
-        self.new_addresses.expire(now)
-        self.anywhere.tick(now)
+    def _expire(self, now: float) -> float | None:
+        """End the searches that are late; restart those that a message waits for."""
         self.own.on_expired(self.ledger.expire(now), now)
-
-    def next_deadline(self) -> float | None:
-        """Return when `review` has work to do, in seconds; None for never."""
-        deadlines = (
-            self.ledger.next_deadline(),
-            self.own.next_deadline(),
-            self.new_addresses.next_deadline(),
-            self.anywhere.next_deadline(),
-        )
-        return min((each for each in deadlines if each is not None), default=None)
+        return self.ledger.next_deadline()
 
     # Tasks of this process.
 

@@ -15,6 +15,7 @@ from bus.core.local.actions import Fail, Send
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
+from bus.core.timers import Timers
 from bus.core.wire import RequestId, Role
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ class Topology:
     outside: returns those for processes of other machines; it may begin to listen.
     peers: all known processes, by machine and name.
     todo: the actions to perform, in order.
-    lose: declares a process lost; part: drops a live process that needs no link. The
-      `ProcessLoss` provides both, since it reaches the whole state of a process.
+    timers: when the parts of the remote manager have work to do.
+    lose: declares a process lost; drop_peer: drops a live process that needs no link;
+      await_link: notes that a process has no link. The `ProcessLoss` provides them,
+      since it reaches the whole state of a process.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
       The `InboundMessages` provide it.
     complain: takes a line about a violation by another process.
@@ -58,6 +61,7 @@ class Topology:
         "_pings",
         "_requests",
         "addresses",
+        "await_link",
         "complain",
         "counters",
         "drop_peer",
@@ -70,6 +74,7 @@ class Topology:
         "outside",
         "peers",
         "role",
+        "timers",
         "todo",
         "trace_sink",
     )
@@ -98,8 +103,10 @@ class Topology:
         self.peers: Final[dict[Key, Peer]] = {}
         self.counters: Final = RelayCounters()
         self.todo: list[Action] = []
+        self.timers: Final = Timers()
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
+        self.await_link: Callable[[Peer], None]
         self.newest_epoch: Callable[[str], int]
         self._nonces: Final = nonces
         # Above all numbers used by earlier incarnations (AMO-16).
@@ -121,6 +128,7 @@ class Topology:
             limits=self.limits,
         )
         peer = Peer(key, session, now, limits=self.limits, counters=self.counters)
+        self.await_link(peer)
         self.peers[key] = peer
         return peer
 

@@ -206,17 +206,17 @@ class IncomingStreams(Generic[M]):
         while len(self._ended) > self._ended_max:
             self._forget(next(iter(self._ended)))
 
-    def next_deadline(self) -> float | None:
-        """Return when the first tombstone is to be forgotten; None for never."""
-        return next(iter(self._ended.values()), None)
+    def expire(self, now: float) -> float | None:
+        """Forget streams that ended too long ago to have messages under way.
 
-    def expire(self, now: float) -> None:
-        """Forget streams that ended too long ago to have messages under way."""
+        Returns when the first tombstone left is to be forgotten; None for never.
+        """
         while self._ended:
             sender, until = next(iter(self._ended.items()))
             if until > now:
-                return
+                return until
             self._forget(sender)
+        return None
 
     def _forget(self, sender: str) -> None:
         del self._ended[sender], self._senders[sender]

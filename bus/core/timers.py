@@ -1,0 +1,97 @@
+"""`Timers`: the work of the remote manager that time brings about.
+
+Each part that waits for a time has one `Alarm`. An event that gives the part a deadline
+sets the alarm, so that no round asks the part for one. A part with many deadlines keeps
+them itself, for example in `Deadlines`, and the alarm stands for the first.
+
+So there are as many alarms as parts, however many peers, links and tasks there are: a
+list in the order of ranks needs no heap.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Alarm", "Rank", "Timers"]
+
+
+class Rank(enum.IntEnum):
+    """The order of the parts that are due in one call."""
+
+    STREAMS = enum.auto()
+    REPEATED_SEARCHES = enum.auto()
+    NEW_ADDRESSES = enum.auto()
+    ANY_MACHINE_SEARCHES = enum.auto()
+    SEARCHES = enum.auto()
+    LINKS = enum.auto()
+    PEERS = enum.auto()
+    DIALS = enum.auto()
+    SUBSCRIPTIONS = enum.auto()
+    KEEP_ALIVE = enum.auto()
+    NAMES = enum.auto()
+    PRESENCE = enum.auto()
+
+
+class Alarm:
+    """The time by which one part is called.
+
+    It may be early: nothing sets it back when a deadline ends or moves. The part then
+    finds nothing due, and returns the deadline that it has by now.
+
+    at: when the part is called, in seconds; infinite for never. A part with a single
+      deadline may set it, to postpone the call.
+    on_due: handles what is due; returns the next deadline, or None for none.
+    """
+
+    __slots__ = ("at", "on_due", "rank")
+
+    def __init__(self, rank: Rank, on_due: Callable[[float], float | None]) -> None:
+        self.rank: Final = rank
+        self.on_due: Final = on_due
+        self.at: float = math.inf
+
+    def by(self, deadline: float | None) -> None:
+        """Have the part called by a deadline; None for none.
+
+        Call this before the part gets the deadline: an interrupt in between leaves an
+        early alarm, never a deadline without one.
+        """
+        if deadline is not None and deadline < self.at:
+            self.at = deadline
+
+
+class Timers:
+    """The alarms of one process."""
+
+    __slots__ = ("_alarms",)
+
+    def __init__(self) -> None:
+        self._alarms: Final[list[Alarm]] = []
+
+    def alarm(self, rank: Rank, on_due: Callable[[float], float | None]) -> Alarm:
+        """Add and return the alarm of a part; see `Alarm`."""
+        alarm = Alarm(rank, on_due)
+        self._alarms.append(alarm)
+        self._alarms.sort(key=lambda each: each.rank)
+        return alarm
+
+    def next(self) -> float | None:
+        """Return the earliest time of an alarm, in seconds; None for never."""
+        at = min([each.at for each in self._alarms], default=math.inf)
+        return None if at == math.inf else at
+
+    def run(self, now: float) -> None:
+        """Call each part that is due once, in the order of ranks.
+
+        A part that becomes due meanwhile is called, too, unless its turn has passed:
+        then it is due in the next call. If a part raises, it stays due.
+        """
+        for alarm in self._alarms:
+            if alarm.at <= now:
+                at = alarm.on_due(now)
+                alarm.at = math.inf if at is None else at

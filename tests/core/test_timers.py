@@ -1,0 +1,91 @@
+"""`Timers`: the alarms of the parts of the remote manager."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.timers import Alarm, Rank, Timers
+
+
+class Part:
+    """A part with one deadline at a time, which records its calls."""
+
+    def __init__(self, timers: Timers, rank: Rank, calls: list[Rank]) -> None:
+        self.rank, self.calls = rank, calls
+        self.then: float | None = None
+        self.sets: Alarm | None = None
+        self.fails = False
+        self.alarm = timers.alarm(rank, self.on_due)
+
+    def on_due(self, now: float) -> float | None:
+        self.calls.append(self.rank)
+        if self.fails:
+            raise MemoryError
+        if self.sets is not None:
+            self.sets.by(now)
+        return self.then
+
+
+def parts(*ranks: Rank) -> tuple[Timers, list[Part], list[Rank]]:
+    timers, calls = Timers(), list[Rank]()
+    return timers, [Part(timers, rank, calls) for rank in ranks], calls
+
+
+def test_an_alarm_keeps_the_earliest_of_its_deadlines() -> None:
+    timers, [part], calls = parts(Rank.NAMES)
+    assert timers.next() is None
+
+    part.alarm.by(3.0)
+    part.alarm.by(5.0)
+    part.alarm.by(None)
+    assert timers.next() == 3.0
+    part.alarm.by(2.0)
+    assert timers.next() == 2.0
+
+    timers.run(1.9)
+    assert calls == []
+    part.then = 5.0
+    timers.run(2.0)
+    assert (calls, timers.next()) == ([Rank.NAMES], 5.0)
+    part.then = None
+    timers.run(9.0)
+    assert timers.next() is None
+    timers.run(99.0)
+    assert calls == [Rank.NAMES] * 2
+
+
+def test_parts_that_are_due_at_once_are_called_in_the_order_of_ranks() -> None:
+    timers, [late, early], calls = parts(Rank.PRESENCE, Rank.STREAMS)
+    late.alarm.by(1.0)
+    early.alarm.by(2.0)
+
+    timers.run(2.0)
+
+    assert calls == [Rank.STREAMS, Rank.PRESENCE]
+
+
+def test_a_part_that_becomes_due_meanwhile_is_called_in_its_turn() -> None:
+    """A part of a later rank in the same call, one of an earlier rank in the next."""
+    timers, [one, two, three], calls = parts(Rank.LINKS, Rank.PEERS, Rank.DIALS)
+    two.alarm.by(1.0)
+    two.sets = three.alarm
+    three.sets = one.alarm
+
+    timers.run(1.0)
+    assert calls == [Rank.PEERS, Rank.DIALS]
+    assert timers.next() == 1.0
+    timers.run(1.0)
+    assert calls == [Rank.PEERS, Rank.DIALS, Rank.LINKS]
+
+
+def test_a_part_that_fails_stays_due() -> None:
+    timers, [one, two], calls = parts(Rank.LINKS, Rank.PEERS)
+    one.alarm.by(1.0)
+    two.alarm.by(1.0)
+    one.fails = True
+    with pytest.raises(MemoryError):
+        timers.run(1.0)
+
+    one.fails = False
+    timers.run(1.0)
+    assert calls == [Rank.LINKS, Rank.LINKS, Rank.PEERS]
