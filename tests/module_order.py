@@ -490,7 +490,7 @@ PARTS: Mapping[str, str] = {
             payload payload_depth payload_size registration rights role specification
     """,
     "kernel": """
-        core: __init__ deadlines peer/
+        core: __init__ deadlines timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
         core/remote: __init__ control_frames dial_failures fast_path handshake
