@@ -45,7 +45,7 @@ class Alarm:
 
     at: when the part is called, in seconds; infinite for never. A part with a single
       deadline may set it, to postpone the call.
-    on_due: handles what is due; returns the next deadline, or None for none.
+    on_due: handles the due work; returns the next deadline, or None for none.
     """
 
     __slots__ = ("at", "on_due", "rank")

@@ -20,7 +20,8 @@
  * functions that the steps mirror, in bus/core/:
  *
  *   launch               own_searches.OwnSearches.seek
- *   close                resolver.Resolver.review, own_searches.OwnSearches.on_departure
+ *   close                own_searches.OwnSearches.on_expired, own_searches.OwnSearches.end_found,
+ *                        own_searches.OwnSearches.on_departure
  *   from_slave           resolver.Resolver.on_search, resolver.Resolver.on_answer,
  *                        resolver.Resolver.on_cancel, resolver.Resolver.on_export;
  *                        name_registry.NameRegistry.on_eliminate, name_registry.NameRegistry.on_export;

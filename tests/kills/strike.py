@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.core.remote.link_table import LinkTable
@@ -58,6 +57,9 @@ class Strike:
         self._signal: int = 0
         self._place: str = ""
         self._put_back: Callable[[], object] = list
+        # Before the bus opens: it looks these functions up once.
+        for name, (kind, state) in _PLACES.items():
+            self._watch(kind, state, name)
 
     def arm(self, place: str, number: int, by: int) -> None:
         """Strike at the next opportunity.
@@ -69,13 +71,10 @@ class Strike:
         by: the number of the signal.
         """
         self._place, self._signal = place, by
-        name, _, when = place.partition(" ")
-        if name == "socket":
+        if place == "socket":
             self._count_calls(number)
         elif place in {"frame", "long frame"}:
             self._cut(number, _LONG_BYTES if place == "long frame" else 3)
-        elif name in _PLACES:
-            self._wrap(*_PLACES[name], name, after=when == "after")
 
     def at(self, place: str, state: str, prepare: Callable[[], object] = list) -> None:
         """Strike if this is the place; prepare: called before."""
@@ -93,19 +92,17 @@ class Strike:
             self._put_back()
             self._put_back = list
 
-    def _wrap(self, kind: type, state: str, name: str, *, after: bool) -> None:
+    def _watch(self, kind: type, state: str, name: str) -> None:
+        """Strike before or after a call of a function, once that is the place."""
         original = getattr(kind, name)
 
-        def killed(*args: Any, **named: Any) -> Any:
-            if not after:
-                self._strike(state)
+        def watched(*args: Any, **named: Any) -> Any:
+            self.at(f"{name} before", state)
             came = original(*args, **named)
-            if after:
-                self._strike(state)
+            self.at(f"{name} after", state)
             return came
 
-        setattr(kind, name, killed)
-        self._put_back = partial(setattr, kind, name, original)
+        setattr(kind, name, watched)
 
     def _cut(self, number: int, least: int) -> None:
         """Write a part of a frame, and strike; even a lone head is cut."""

@@ -46,7 +46,10 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
     yield Rank.NAMES, remote.name_registry._decides_at
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(2), *(pytest.param(each, marks=pytest.mark.deep) for each in range(2, 20))],
+)
 @pytest.mark.parametrize("machines", [1, 2])
 def test_no_part_has_a_deadline_before_its_alarm(
     machines: int, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ new_addresses, own_searches,
 resolver                                searches for names
 confirmations, matches,
 remote_subscriptions                    subscriptions
-control_frames                          a row per frame type; who may send which frame
+control_frames                          a row per frame type; the checks of the senders
 process_loss                            the end of other processes
 task_announcer                          the tasks of this process, reported to others
 remote_manager                          the decisions; the table of frame handlers
