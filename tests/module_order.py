@@ -244,7 +244,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "task_announcer",
         "control_frames",
         "remote_manager",
-        "next_frame",
         "fast_path",
         "frame_facts",
         "frame_monitor",
@@ -495,7 +494,7 @@ PARTS: Mapping[str, str] = {
             process_manager remote routing_table trace
         core/remote: __init__ control_frames dial_failures fast_path handshake
             idle_links idle_relays inbound inbound_messages keep_alive link link_table
-            master_dialler name_registry next_frame outbound_messages own_searches
+            master_dialler name_registry outbound_messages own_searches
             pending_names process_loss proxies relays remote_manager requests resolver
             task_announcer topology undelivered_messages user_routing_table
         core/streams: __init__ incoming_stream incoming_streams missing_table

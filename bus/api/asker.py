@@ -74,22 +74,16 @@ class Asker:
 
     def arm(self, deadline: float) -> None:
         """Arm a timer for an open question, in the thread that hosts the task."""
-        if self._armed_before(deadline):
+        # The timer covers every question asked before this read, which takes no lock:
+        # its function resets ``_armed`` first, and only then reads the deadlines.
+        armed = self._armed
+        if armed is not None and armed <= deadline:
             return
         host = self.entry.host
         if host is not None and host.is_owner():
             self._arm_in(host)
         else:
             call_in_host_thread(self.entry, lambda: self._arm_in(self.entry.host))
-
-    def _armed_before(self, deadline: float) -> bool:
-        """Return True if a timer is set for ``deadline`` or earlier; takes no lock.
-
-        That timer covers every question asked before this read: its function resets
-        ``_armed`` first, and only then reads the deadlines.
-        """
-        armed = self._armed
-        return armed is not None and armed <= deadline
 
     def try_deliver_directly(self, answer: Answer) -> bool:
         """Hand an answer to a caller that waits in another thread; False if none does.
@@ -118,8 +112,8 @@ class Asker:
 
     def _arm_in(self, host: Host) -> None:
         """Set a timer for the next deadline, in the thread that hosts the task."""
-        deadline = self.questions.next_deadline()
-        if deadline is not None and not self._armed_before(deadline):
+        deadline, armed = self.questions.next_deadline(), self._armed
+        if deadline is not None and (armed is None or deadline < armed):
             self._armed = deadline
             host.call_at(
                 deadline,

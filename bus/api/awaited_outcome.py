@@ -45,7 +45,7 @@ class AwaitedOutcome(Generic[T]):
     ) -> None:
         self._entry: Final = entry
         self._host: Final = host
-        self.in_host_thread: Final = host.is_owner()
+        self.in_host_thread: Final = host.ident == _sync.get_ident()
         self.parker: Final[_thread.LockType | None] = (
             None if self.in_host_thread and serves else taken_lock()
         )
@@ -76,7 +76,9 @@ class AwaitedOutcome(Generic[T]):
         if self.parker is not None:
             with suppress(RuntimeError):  # the caller has been woken, but has not run
                 self.parker.release()
-        elif not self._host.is_owner():  # the task has moved to another thread
+        elif (
+            self._host.ident != _sync.get_ident()
+        ):  # the task has moved to another thread
             self._host.ask(_nothing)
 
 

@@ -20,6 +20,8 @@ from queuebroker.closable import Uncopyable
 if TYPE_CHECKING:
     import _thread
 
+    from bus.api.lifetime import Lifetime
+
 __all__ = ["BusThread", "ThreadOwner"]
 
 
@@ -46,8 +48,8 @@ class ThreadOwner(Protocol):
         """The exchange that carries the messages of all tasks of the bus."""
 
     @property
-    def check_process(self) -> Callable[[], None]:
-        """Raises WrongProcessError if this process inherited the bus by a fork."""
+    def lifetime(self) -> Lifetime:
+        """The time in which the bus may be used."""
 
     def in_callback(self) -> bool:
         """Return True if the calling thread runs a callback, or else serves a bus."""
@@ -159,7 +161,7 @@ class BusThread(Uncopyable):
         Returns when the thread has ended, unless a callback calls this.
         """
         drain_s = duration("drain", drain)
-        self._owner.check_process()
+        self._owner.lifetime.check_process()
         self._request_stop(_sync.monotonic() + drain_s, final=final)
         self._await_end()
 
@@ -174,7 +176,8 @@ class BusThread(Uncopyable):
             UnknownTaskError: the thread is stopped meanwhile.
         """
         while not done():
-            self._check_takes_tasks()
+            if self.stopped or self._owner.lifetime.foreign:
+                self._check_takes_tasks()
             rest_s = None if deadline is None else remaining_s(deadline)
             # Even with no time left, serve once the messages that have arrived.
             self._serve(partial(self._manager.poll, rest_s))
@@ -272,6 +275,6 @@ class BusThread(Uncopyable):
             raise RuntimeError(msg)
 
     def _check_takes_tasks(self) -> None:
-        self._owner.check_process()
+        self._owner.lifetime.check_process()
         if self.stopped:
             raise UnknownTaskError("", f"thread {self.name!r} is stopped")

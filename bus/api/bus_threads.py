@@ -71,7 +71,7 @@ class BusThreads:
     """The threads of one bus: those that it has started, and those of callers.
 
     Attributes:
-        name, config, exchange, check_process: those of the bus.
+        name, config, exchange, lifetime: those of the bus.
         running: the threads that have not ended.
         lock: guards ``running``, the default thread, and the flags for whether a
             thread, or the bus, has stopped. A thread may be started under it, but no
@@ -83,9 +83,9 @@ class BusThreads:
         "_default",
         "_mine",
         "_numbers",
-        "check_process",
         "config",
         "exchange",
+        "lifetime",
         "lock",
         "name",
         "running",
@@ -96,7 +96,7 @@ class BusThreads:
         self.name: Final = bus.name
         self.config: Final = bus._config
         self.exchange: Final = bus._exchange
-        self.check_process: Final = bus._lifetime.check_process
+        self.lifetime: Final = bus._lifetime
         self.lock: Final[_thread.LockType] = _sync.Lock()
         self.running: Final[list[BusThread]] = []
         self._default: BusThread | None = None

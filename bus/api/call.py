@@ -13,8 +13,7 @@ from bus.message import Response
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from bus.api.command_handle import CommandHandle
-    from bus.api.questions import Question
+    from bus.api.questions import Question, Questions
     from bus.api.sender import Sender
 
 __all__ = ["Call"]
@@ -46,39 +45,31 @@ class Call(AwaitedOutcome[Response]):
         asks_why: True to request the cause of a timeout from the addressee's process.
 
         Raises:
-            RuntimeError: called within a callback.
             UnknownTaskError: the calling task deregisters meanwhile.
             BusError: the command failed.
         """
-        threads = sender.bus._threads
-        if threads.in_callback():
-            msg = (
-                f"cannot call {str(to)!r} within a callback, whose thread may have to"
-                " answer: use command(on_response=)"
-            )
-            raise RuntimeError(msg)
-        thread = threads.of(self._entry, self._host)
+        thread = sender.bus._threads.of(self._entry, self._host)
         callback = self.on_outcome  # one bound method: `close_for` compares by identity
         error: BusError | None = None
         try:
             if self.in_host_thread:
                 self._host.waits_next = True  # withdrawn below, if interrupted
-            handle = sender.command(
-                *((to,), payload, bus, callback, None, timeout, deadline, self.wake),
+            question = sender.ask(
+                *(to, payload, bus, callback, timeout, deadline, self.wake),
                 direct=not self.in_host_thread,
             )
-            question = sender.asker.questions.get(handle._numbers[0])
+            questions = sender.asker.questions
             if self.parker is None:
                 thread._serve_until(self.is_over, None)
             else:
-                error = self._await(question, handle, deadline)
+                error = self._await(question, questions, deadline)
             if self.outcome is None:
-                handle._cancel()
+                questions.cancel(question)
         except BaseException:
             if self.in_host_thread and self._host.is_owner():
                 self._host.return_lease()
-            # An interrupt may precede the assignment of the handle, so the question is
-            # looked up by its callback.
+            # An interrupt may precede the assignment of the question, so it is looked
+            # up by its callback.
             for each in sender.asker.questions.close_for(callback):
                 if each.message is not None:
                     each.message._deadline = 0.0  # as in `CommandHandle.cancel`
@@ -96,7 +87,7 @@ class Call(AwaitedOutcome[Response]):
         self,
         error: BusError,
         sender: Sender,
-        question: Question | None,
+        question: Question,
         bus: str | None,
     ) -> BusError:
         """Return the error; a timeout with its cause.
@@ -106,8 +97,7 @@ class Call(AwaitedOutcome[Response]):
         if not isinstance(error, CommandTimeoutError) or error.why:
             return error
         why: object = "" if self.parker is None else why_unread(self._entry)
-        message = None if question is None else question.message
-        entry = None if message is None else message._to
+        entry = None if question.message is None else question.message._to
         if not why and entry is not None and entry.remote:
             inspector = Address(
                 f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine
@@ -125,7 +115,7 @@ class Call(AwaitedOutcome[Response]):
         return CommandTimeoutError(error.name, error.timeout_s, text)
 
     def _await(
-        self, question: Question | None, handle: CommandHandle, deadline: float | None
+        self, question: Question, questions: Questions, deadline: float | None
     ) -> BusError | None:
         """Sleep until the call is over, in a thread that does not host the task.
 
@@ -135,13 +125,12 @@ class Call(AwaitedOutcome[Response]):
         if _sync.park(self.parker, self.is_over, deadline) or self.is_over():
             return None
         # This thread checks the deadline itself: the thread of the task may be busy.
-        if not handle._cancel():
+        if not questions.cancel(question):
             # Another thread has just closed the question, and hands over the outcome
             # next, unless it is interrupted.
             soon = _sync.monotonic() + _LATE_S
             if _sync.park(self.parker, self.is_over, soon) or self.is_over():
                 return None
-        assert question is not None
         error = question.timeout_error()
         assert error is not None
         return error

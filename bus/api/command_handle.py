@@ -31,11 +31,9 @@ class CommandHandle(Uncopyable, Struct, frozen=True):
         waited = False
         for number in self._numbers:
             assert self._questions is not None
-            question = self._questions.close(number)
+            question = self._questions.get(number)
             if question is not None:
-                waited = True
-                if question.message is not None:
-                    question.message._deadline = 0.0
+                waited = self._questions.cancel(question) or waited
         return waited
 
 

@@ -159,9 +159,12 @@ class ImplicitTasks:
         return news[-1].address
 
     def _check_may_wait(self, act: str) -> None:
-        self._bus._lifetime.check()
-        self._bus._orphans.deregister()
-        if self._bus._threads.in_callback():
+        bus = self._bus
+        if bus._lifetime.closed or bus._lifetime.foreign:
+            bus._lifetime.check()
+        if bus._orphans.waiting:
+            bus._orphans.deregister()
+        if bus._threads.in_callback():
             msg = (
                 f"cannot {act} within a callback, whose thread may have to answer:"
                 f" use {_REMEDIES[act]}"

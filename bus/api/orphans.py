@@ -18,14 +18,15 @@ class Orphans:
     A finalizer may run while its thread holds any lock. So it only appends a function
     here, and a later call of the bus calls that.
 
-    append: the method of the deque itself, so that a finalizer runs no other code.
+    waiting: the functions, in order. append: the method of the deque itself, so that a
+      finalizer runs no other code.
     """
 
-    __slots__ = ("_waiting", "append")
+    __slots__ = ("append", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: Final[deque[Callable[[], object]]] = deque()
-        self.append: Final = self._waiting.append
+        self.waiting: Final[deque[Callable[[], object]]] = deque()
+        self.append: Final = self.waiting.append
 
     def deregister(self) -> None:
         """Deregister all orphans."""
@@ -33,9 +34,9 @@ class Orphans:
         # second deregistration does nothing. Another thread may run this concurrently.
         while True:
             try:
-                deregister = self._waiting[0]
+                deregister = self.waiting[0]
             except IndexError:
                 return
             deregister()
             with suppress(ValueError):
-                self._waiting.remove(deregister)
+                self.waiting.remove(deregister)

@@ -130,7 +130,8 @@ class Questions:
                 return None
             if final:
                 del self.open[number]
-                self._prune_locked()
+                if self._deadlines:
+                    self._prune_locked()
             else:
                 question.answers += 1
         return question
@@ -141,6 +142,18 @@ class Questions:
             question = self.open.pop(number, None)
             self._prune_locked()
         return question
+
+    def cancel(self, question: Question) -> bool:
+        """Close the question of a command; return False if it was closed.
+
+        If the addressee has not read the command yet, it does not receive it.
+        """
+        message = question.message
+        assert message is not None
+        if self.close(message._id) is None:
+            return False
+        message._deadline = 0.0
+        return True
 
     def close_for(self, callback: Callable[[Response], object]) -> list[Question]:
         """Close and return the questions with a callback that is not used again."""

@@ -207,14 +207,8 @@ class Sender:
         ref: object,
         timeout: float | None,
         deadline: float | None,
-        on_asker_gone: Callable[[], object] | None,
-        *,
-        direct: bool = False,
     ) -> CommandHandle:
-        """Send a command to several tasks, or to one that is to answer.
-
-        on_asker_gone, direct: as `Question.on_asker_gone` and `Question.direct`.
-        """
+        """Send a command to several tasks, or to one that is to answer."""
         # Every check, for every addressee, comes before the first send.
         routes = [(str(where), *self.bus._route(where, bus)) for where in to]
         config = self._config
@@ -248,8 +242,6 @@ class Sender:
                         timeout,
                         deadline,
                         message,
-                        on_asker_gone,
-                        direct,
                     )
                 )
                 numbers.append(message._id)
@@ -266,6 +258,61 @@ class Sender:
         if refused is not None:
             raise refused
         return CommandHandle(self.asker.questions, tuple(numbers))
+
+    def ask(
+        self,
+        to: str | Address,
+        payload: Any,
+        bus: str | None,
+        on_response: Callable[[Response], object],
+        timeout: float | None,
+        deadline: float | None,
+        on_asker_gone: Callable[[], object],
+        *,
+        direct: bool,
+    ) -> Question:
+        """Send a command to one task, for a caller that waits for the answer.
+
+        on_asker_gone, direct: as `Question.on_asker_gone` and `Question.direct`.
+
+        Raises:
+            BusFullError: as `Task.command`; then the question is closed.
+        """
+        name, there = self.bus._route(to, bus)
+        config = self._config
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        message = Incoming(
+            Kind.COMMAND,
+            frozen,
+            _source=self._entry,
+            _name=name,
+            _size=size,
+            _deadline=deadline,
+            wants_reply=True,
+        )
+        if self._tracer is not None:
+            message._trace = self._tracer.command(size)
+        question = Question(
+            str(to),
+            there.name,
+            on_response,
+            None,
+            timeout,
+            deadline,
+            message,
+            on_asker_gone,
+            direct,
+        )
+        asker = self.asker
+        message._id = asker.ask(question)
+        try:
+            there._router.send(message)
+        except BusFullError:
+            asker.questions.close(message._id)
+            raise
+        if deadline is not None:
+            asker.arm(deadline)
+        return question
 
     # Notifications.
 

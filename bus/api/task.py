@@ -203,7 +203,7 @@ class Task(Uncopyable):
             deadline = deadline_after(timeout)
             self._sender.require_host()
             return self._sender.command(
-                names, payload, bus, on_response, ref, timeout, deadline, None
+                names, payload, bus, on_response, ref, timeout, deadline
             )
         finally:
             if outer is False:
@@ -229,15 +229,22 @@ class Task(Uncopyable):
             UnknownTaskError: this task is deregistered, before the call or during it.
             BusError: the command failed.
         """
+        if self._bus._threads.in_callback():
+            msg = (
+                f"cannot call {str(to)!r} within a callback, whose thread may have to"
+                " answer: use command(on_response=)"
+            )
+            raise RuntimeError(msg)
         return self._call(to, payload, bus, timeout)
 
     def _call(
         self, to: Where, payload: Any, bus: str | None, timeout: float | Unset | None
     ) -> Any:
-        """Call as `call` does, within a guarded call."""
+        """Call as `call` does, within a guarded call and not within a callback."""
         if not isinstance(to, (str, Address)):
             raise wrong_type("to", "a name or an Address", to)
-        timeout = answer_timeout(self._bus._config, timeout)
+        if timeout is UNSET:
+            timeout = self._bus._config.command_timeout_s
         deadline = deadline_after(timeout)
         call = Call(self._entry, self._sender.require_host())
         return call.send_and_wait(self._sender, to, payload, bus, timeout, deadline)

@@ -35,7 +35,7 @@ from bus.links.peer_log import PeerLog
 from bus.links.relay_outbox import OutboundAnswer, RelayOutbox
 from bus.links.rounds import Rounds
 from bus.links.shutdown import Shutdown
-from bus.message import Incoming, Kind
+from bus.message import Incoming
 from bus.registration import Visibility
 from bus.threads.delivery import answer_of
 from bus.threads.internal_errors import InternalErrors
@@ -79,6 +79,7 @@ class CommThread:
         remote, join_state: the remote manager, and the join state, of this process.
         audience, account: see `RelayOutbox`.
         rejected_peers: the number of peers of other machines that got no link.
+        send_now: as `FastPathDriver.send_now`; called for each message that leaves.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class CommThread:
         self._exchange: Final = exchange
         self._policy: Final = policy
         store = exchange.horizon_store
-        outbox = RelayOutbox(me, config, self.on_extracted, self.send_now)
+        outbox = RelayOutbox(me, config, self.on_extracted)
         self._relay_outbox: Final = outbox
         self.audience: Final[Entry] = outbox.audience
         self.account: Final = outbox.account
@@ -137,6 +138,8 @@ class CommThread:
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
         driver = FastPathDriver(exchange, remote, link_pool, rounds, outbox.account)
         self._fast_path_driver: Final = driver
+        self.send_now: Final = driver.send_now
+        outbox.send_single = driver.send_now
         self._shutdown: Final = Shutdown(exchange, remote, link_pool, rounds)
         self._inbound_delivery: Final = InboundDelivery(
             messages_max=config.task_fifo_messages,
@@ -283,13 +286,6 @@ class CommThread:
 
     # For the exchange.
 
-    def send_now(self, message: Incoming) -> bool:
-        """Send a message at once; return False if it must be posted as usual."""
-        driver = self._fast_path_driver
-        if message.kind is Kind.COMMAND:
-            return driver.command(message)
-        return driver.notify(message)
-
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to a question from another process."""
         try:
@@ -309,7 +305,8 @@ class CommThread:
             watched = message._receipt.peer.acks.in_exchange
             if tracker.is_due(watched=watched):
                 self._rounds.wake()
-        self._resume_if_roomy(message._to, message._account)
+        if self._inbound_delivery.holds(message._to):
+            self._resume_if_roomy(message._to, message._account)
 
     def on_run_progress(self, run: InboundRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
@@ -317,12 +314,13 @@ class CommThread:
             tracker = self._acknowledgement_tracker
             if tracker.note_run(run) and not tracker.acknowledges_soon(run._to.host):
                 self._rounds.wake()
-        self._resume_if_roomy(run._to, run._account)
+        if self._inbound_delivery.holds(run._to):
+            self._resume_if_roomy(run._to, run._account)
 
     def _resume_if_roomy(self, entry: Entry, account: Account) -> None:
         # Not for each message that the task takes: a resume would then deliver the
         # held-back messages one by one.
-        if self._inbound_delivery.holds(entry) and account.roomy:
+        if account.roomy:
             self._exchange.decide(lambda: [Resume(entry)])
 
     def on_room(self, entry: Entry) -> None:

@@ -46,7 +46,7 @@ class FastFrames:
         A batch is put there as its location (`LEASED`) if the memory has room.
         """
         memory = self._memory
-        if isinstance(frame, bytes) and not memory.has_ended:
+        if type(frame) is bytes and not memory.ended_at:
             return self._link_pool.send(link, frame)
         # The reports go first, so that the peer has room for its answer. The comm
         # thread reports the leases of other links, when it wakes.

@@ -114,12 +114,17 @@ class FastPathDriver:
 
     # For any thread.
 
-    def command(self, command: Incoming) -> bool:
-        """Put a command on the link; return False if it must be posted as usual."""
-        if not (command.wants_reply or self._is_alone()):
+    def send_now(self, message: Incoming) -> bool:
+        """Put a command or a notification on its links at once.
+
+        Return False if it must be posted as usual; then no process has it.
+        """
+        if message.kind is not Kind.COMMAND:
+            return self._notify_now(message)
+        if not (message.wants_reply or self._is_alone()):
             return False
-        peer: Peer = command._to.mailbox.peer
-        return self._send(peer, command._source, self._command, command, None)
+        peer: Peer = message._to.mailbox.peer
+        return self._send(peer, message._source, self._command, message, None)
 
     def _is_alone(self) -> bool:
         now = _sync.monotonic()
@@ -127,7 +132,7 @@ class FastPathDriver:
         return now - last >= _ALONE_S
 
     def answer(self, question: Incoming, payload: Payload) -> bool:
-        """Put an answer on the link; return False as `command` does."""
+        """Put an answer on the link; return False as `send_now` does."""
         source: Entry = question._to
         host = source.host
         if host is None or host.pending():
@@ -155,13 +160,13 @@ class FastPathDriver:
                     return False
                 waitable, frame = went
                 host = source.host
-                if host is not None and host.is_owner():
+                if host is not None and host.ident == _sync.get_ident():
                     if host.waits_next:
                         waitable.take_lease(host)
                     host.link_wait = waitable
                 if not self._frames.put(waitable.fast_path.link, frame):
                     self.check_link(waitable.fast_path.link)  # the comm thread sends it
-            if peer.session.ack_at is not None and not peer.acks.in_exchange:
+            if not peer.acks.in_exchange and peer.session.ack_at is not None:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
@@ -202,11 +207,8 @@ class FastPathDriver:
             waitable = self._new_waitable_link(peer)
         return waitable
 
-    def notify(self, notification: Incoming) -> bool:
-        """Put a notification on the link of each process that subscribes.
-
-        Return False if it must be posted as usual; then none of them has it.
-        """
+    def _notify_now(self, notification: Incoming) -> bool:
+        """Put a notification on the link of each process that subscribes."""
         if (
             notification.wants_reply
             or notification._trace is not None
@@ -475,7 +477,9 @@ class _WaitableLink:
         """Take the read lease; return False if the comm thread keeps it."""
         if host.leased is self:
             return True
-        host.return_lease()
+        if host.leased is not None:
+            host.return_lease()
+        host.waits_next = False
         if not self._lease.take(host.inbox):
             return False
         host.leased = self
@@ -492,7 +496,9 @@ class _WaitableLink:
         thread.
         """
         driver, fast_path, lease = self._driver, self.fast_path, self._lease
-        if not fast_path.is_current or not self.take_lease(host):
+        if not fast_path.is_current or (
+            host.leased is not self and not self.take_lease(host)
+        ):
             host.return_lease()
             return False
         reading = delivered = waits = other = False

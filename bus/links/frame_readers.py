@@ -88,4 +88,4 @@ class FrameReaders:
     def midway(self, number: int) -> bool:
         """Return True if the next bytes of a link are the body of a long message."""
         reader = self._readers.get(number)
-        return reader is not None and reader.midway
+        return reader is not None and reader.begun is not None

@@ -49,14 +49,18 @@ class LentBodies:
         message_bytes_max: the maximum length of a body.
         on_ended: called when a lease has ended, in any thread, and perhaps within a
             garbage collection: it must not wait, lock or raise.
+
+    Attributes:
+        ended_at: the link of each lease that has ended and is not reported. Any thread
+            appends, since a deque needs no lock for that; only this class removes.
     """
 
     __slots__ = (
-        "_ended_at",
         "_lenders",
         "_message_bytes_max",
         "_on_ended",
         "_process_id",
+        "ended_at",
     )
 
     def __init__(
@@ -69,9 +73,7 @@ class LentBodies:
         self._message_bytes_max: Final = message_bytes_max
         self._on_ended: Final = on_ended
         self._lenders: Final[dict[int, _Lender]] = {}
-        # The link of each lease that has ended and is not reported. Any thread appends;
-        # a deque needs no lock for that.
-        self._ended_at: Final[deque[int]] = deque()
+        self.ended_at: Final[deque[int]] = deque()
 
     # Frames of owners.
 
@@ -162,29 +164,24 @@ class LentBodies:
 
         soon: True if the next round comes soon anyway.
         """
-        ended = len(self._ended_at)
+        ended = len(self.ended_at)
         return ended >= _ENDED_MAX or bool(ended and not soon)
 
     @property
     def is_idle(self) -> bool:
         """True if `take_ended` has nothing to do."""
         # A view may outlive its link: then its note is to be cleared all the same.
-        return not (self._lenders or self._ended_at)
+        return not (self._lenders or self.ended_at)
 
     def take_ended(self) -> Iterator[tuple[int, Release]]:
         """Yield links with reports of the leases that ended since the last call."""
         # Cleared before the leases are taken: for one that ends meanwhile, there is a
         # note again. All links are searched, since an interrupt may have prevented a
         # note.
-        self._ended_at.clear()
+        self.ended_at.clear()
         for link, lender in self._lenders.items():
             for release in _releases(lender.take_ended()):
                 yield link, release
-
-    @property
-    def has_ended(self) -> bool:
-        """True if leases have ended that `take_ended` would report."""
-        return bool(self._ended_at)
 
     def take_ended_at(self, link: int) -> Iterator[Release]:
         """Yield the reports of the leases of one link, and leave those of the others.
@@ -194,15 +191,15 @@ class LentBodies:
         """
         # Cleared first, as above. An interrupt may lose the note of another link, but
         # not its lease: `take_ended` searches all links.
-        for _ in range(len(self._ended_at)):
-            if (noted := self._ended_at.popleft()) != link:
-                self._ended_at.append(noted)
+        for _ in range(len(self.ended_at)):
+            if (noted := self.ended_at.popleft()) != link:
+                self.ended_at.append(noted)
         lender = self._lenders.get(link)
         if lender is not None:
             yield from _releases(lender.take_ended())
 
     def _end(self, link: int) -> None:
-        self._ended_at.append(link)
+        self.ended_at.append(link)
         self._on_ended()
 
     # Ends.

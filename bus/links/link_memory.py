@@ -31,7 +31,7 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from bus.config import BusConfig
     from bus.core.wire import Frame
@@ -52,6 +52,7 @@ class LinkMemory:
 
     Attributes:
         closed: True once `close` has begun.
+        ended_at: as of `LentBodies`; empty without one. Any thread may read it.
 
     Lock: ``_lock`` guards both directions while their state changes, so that `info`
     reads one state. A thread takes it last, and calls no code of users under it. Those
@@ -80,6 +81,7 @@ class LinkMemory:
         "_shared_at",
         "_unshared_at",
         "closed",
+        "ended_at",
     )
 
     def __init__(
@@ -104,8 +106,10 @@ class LinkMemory:
         self._shared_at: Final[set[int]] = set()
         self._known_at: Final[set[int]] = set()
         self._unshared_at: Final[set[int]] = set()
+        self.ended_at: Collection[int] = ()
         if config.arena:
             self._lent = LentBodies(process_id, config.message_bytes_max, on_ended)
+            self.ended_at = self._lent.ended_at
             self._shared = self._new_shared()
 
     def _new_shared(self) -> SharedBodies:
@@ -240,11 +244,6 @@ class LinkMemory:
             return ()
         with self._lock:
             return [Send(link, frame) for link, frame in self._lent.take_ended()]
-
-    @property
-    def has_ended(self) -> bool:
-        """True if leases have ended that are not reported; takes no lock."""
-        return self._lent is not None and self._lent.has_ended
 
     def take_ended_at(self, link: int) -> Sequence[bytes]:
         """Return the reports of the leases of one link, as data to put on it.

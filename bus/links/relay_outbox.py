@@ -81,14 +81,14 @@ class RelayOutbox:
     Args:
         me: the identity of this process.
         taken: called with a remote message that its process need not keep any longer.
-        send_single: see the attribute.
 
     Attributes:
         inbox: posted messages, and requests to the comm thread.
         audience: stands for all remote tasks that subscribe to tasks of this process.
         account: the account of ``audience``.
         ident: the comm thread; None before it runs.
-        send_single: sends a single message at once; returns False if it may not.
+        send_single: sends a single message at once; returns False if it may not. The
+            comm thread sets it before a task can post.
         errors: the internal errors of the comm thread that are still to be logged; each
             has ended a frame with its link, a message or a request, and nothing else.
 
@@ -110,16 +110,16 @@ class RelayOutbox:
         "send_single",
     )
 
+    send_single: Callable[[Incoming], bool]
+
     def __init__(
         self,
         me: Identity,
         config: BusConfig,
         taken: Callable[[Incoming], object],
-        send_single: Callable[[Incoming], bool],
     ) -> None:
         self._config: Final = config
         self._taken: Final = taken
-        self.send_single: Final = send_single
         self.inbox: Final = Inbox()
         self.errors: Final[deque[Exception]] = deque()
         self.ident: int | None = None

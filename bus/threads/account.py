@@ -361,8 +361,12 @@ class Account:
         unread = self._outside + self._inside - self.extracted - self._dropped
         if self._reading is not None:
             unread = self.unread
+        most = self._outside_bytes + self._inside_bytes - self.extracted_bytes
         return unread > self._messages_max or (
-            self.unread_bytes > self._bytes_max and unread > 1
+            # The first is cheaper, and never too low.
+            most > self._bytes_max
+            and self.unread_bytes > self._bytes_max
+            and unread > 1
         )
 
     def turn_away_locked(self, message: Incoming) -> None:

@@ -131,7 +131,11 @@ class Scheduler:
         # A mailbox stays in the queue as long as it may have items. So an interrupt
         # between two of these steps costs one empty turn, and no task loses its later
         # turns.
-        item = self._next(mailbox, now)
+        items = mailbox.items
+        if items and type(items[0]) is not InboundRun:
+            item = items.popleft()
+        else:
+            item = self._next(mailbox, now)
         if item is None:
             mailbox.ready = False
             ready.popleft()

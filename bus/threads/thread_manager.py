@@ -239,12 +239,13 @@ class ThreadManager:
         serves the items that these callbacks cause in this thread.
         """
         with self.driving:
-            assert self.is_owner()
+            assert self.ident == _sync.get_ident()
             until = None if timeout is None else _sync.monotonic() + timeout
             try:
                 return self._serve(until)
             finally:
-                self.return_lease()
+                if self.waits_next or self.leased is not None:
+                    self.return_lease()
 
     def return_lease(self) -> None:
         """Release the read lease of the fast path, since there is other work."""

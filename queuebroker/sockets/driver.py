@@ -98,6 +98,8 @@ class Driver(Uncopyable):
         background: True if a thread of this library runs it.
         failures: number of errors of this process that have ended a `Served`.
         failed: True if an error ended this driver itself; it refuses new holders.
+        watch: takes a registered descriptor and a mask, and changes the events awaited
+            there. It is the method of the poller: each wait of a receiver calls it.
     """
 
     def __init__(self) -> None:
@@ -119,6 +121,7 @@ class Driver(Uncopyable):
         self._thread: _sync.Thread | None = None  # of a background driver
         self._thread_ident = 0
         self._poller = _net.Poller()
+        self.watch: Final = self._poller.modify
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # The descriptor again, until it is closed; and one item per thread that writes
         # to it.
@@ -278,10 +281,6 @@ class Driver(Uncopyable):
         except BaseException:
             self._handlers.pop(descriptor, None)
             raise
-
-    def watch(self, descriptor: int, mask: int) -> None:
-        """Change the events awaited on a registered descriptor."""
-        self._poller.modify(descriptor, mask)
 
     def unregister(self, descriptor: int) -> None:
         """Forget a descriptor, before it is closed."""

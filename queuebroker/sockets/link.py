@@ -225,8 +225,10 @@ class Link(LinkWriter):
 
         alone: as for `Sleeper.sleep`.
         """
+        read_owner = self.read_owner
+        spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
         try:
-            self.read_owner.sleep(deadline, alone=alone)
+            read_owner.sleeper.sleep(deadline, alone=alone, answered=spoke)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)

@@ -52,13 +52,11 @@ class ReadLease:
     def take(self, elsewhere: Elsewhere) -> bool:
         """Take the read lease; False if another has it or the inbox is not empty."""
         connection = self._connection
-        inbox = connection.inbox
+        inbox = connection._inbox
         try:
             with connection.lock:
                 try:
-                    if len(inbox):
-                        return False
-                    if not connection.lease_locked(owned=True):
+                    if inbox._messages or not connection.lease_locked(owned=True):
                         return False
                     # No call before this: an interrupt would leave a lease without an
                     # owner.
@@ -92,12 +90,13 @@ class ReadLease:
                 if message is None:
                     return []
                 frames = [message]
-                if more := len(connection.inbox):
-                    frames += connection.grab_run_locked(more) or ()
+                if arrived := connection._inbox._messages:
+                    frames += connection.grab_run_locked(len(arrived)) or ()
             except BaseException:
                 connection.recover_locked()
                 raise
-        connection.settle()
+        if connection.deferred:
+            connection.settle()
         return frames
 
     @property
@@ -122,7 +121,8 @@ class ReadLease:
         with elsewhere.lock:
             elsewhere.arrived.leave(sleeper)
         with connection.lock:
-            connection.inbox.arrived.leave(sleeper)
+            connection._inbox.arrived.leave(sleeper)
             connection.link.yield_locked(wanted=True)
             self._owner = None
-        connection.settle()
+        if connection.deferred:
+            connection.settle()

@@ -75,7 +75,7 @@ class ReadOwner:
         # True once the link is closed: its descriptor may soon belong to another file.
         self.over: bool = False
         # True if a message was sent since a receiver last slept here: the next message
-        # may be its answer. A hint: `sleep` reads and clears it without the lock.
+        # may be its answer. A hint: `Link.sleep` reads and clears it without the lock.
         self.sent_since_sleep: bool = False
         # The sleeper of the reading receiver, while attached to a socket.
         self.sleeper: _net.Sleeper
@@ -107,17 +107,6 @@ class ReadOwner:
         self.leased = True
         return True
 
-    def sleep(self, deadline: float | None, *, alone: bool) -> None:
-        """Sleep as the reader: until the socket is readable or the sleeper is released.
-
-        alone: as for `Sleeper.sleep`.
-
-        Raises:
-            SocketFailure: the socket has failed.
-        """
-        spoke, self.sent_since_sleep = self.sent_since_sleep, False
-        self.sleeper.sleep(deadline, alone=alone, answered=spoke)
-
     def yield_locked(self, *, wanted: bool) -> None:
         """Return the read lease: at once if ``wanted``, else soon.
 
@@ -129,7 +118,8 @@ class ReadOwner:
             if self._driver.stopped:  # it makes no more calls
                 self.close()
         elif wanted:
-            self.rearm_locked()
+            self._watch_locked(reads=True, writes=self.blocked)
+            self.idle = False
         else:
             self._yielded_s = now = _sync.monotonic()
             if not self._rearming:

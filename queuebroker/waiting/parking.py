@@ -136,8 +136,10 @@ class WaitList:
     def _review(self) -> None:
         # One assignment, last. If the flag were false for a moment, or for good after
         # an interrupt, no waker would wake the remaining sleepers.
-        sleeping = [parker for parker in self._parkers or () if parker.locked()]
-        self.asleep = self._pinned or bool(sleeping)
+        asleep = self._pinned
+        for parker in self._parkers or ():
+            asleep = asleep or parker.locked()
+        self.asleep = asleep
 
 
 def _released(parker: Parker) -> bool:

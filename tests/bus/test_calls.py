@@ -11,7 +11,7 @@ from bus import CommandTimeoutError, UnresolvedError
 from bus.api import call as calls
 from bus.api.asker import Asker
 from bus.api.call import Call
-from bus.api.command_handle import CommandHandle
+from bus.api.questions import Question, Questions
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
@@ -30,7 +30,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
     The caller used to get the error that its task had left.
     """
     closed, looked = threading.Event(), threading.Event()
-    park, resolve, cancel = _sync.park, Asker._resolve, CommandHandle._cancel
+    park, resolve, cancel = _sync.park, Asker._resolve, Questions.cancel
     asker = threading.get_ident()
 
     def park_until_closed(
@@ -45,8 +45,8 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         assert looked.wait(LIMIT_S)
         resolve(self, *told)
 
-    def cancel_and_tell(self: CommandHandle) -> bool:
-        waited = cancel(self)
+    def cancel_and_tell(self: Questions, question: Question) -> bool:
+        waited = cancel(self, question)
         looked.set()
         return waited
 
@@ -55,7 +55,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(_sync, "park", park_until_closed)
         monkeypatch.setattr(Asker, "_resolve", resolve_later)
-        monkeypatch.setattr(CommandHandle, "_cancel", cancel_and_tell)
+        monkeypatch.setattr(Questions, "cancel", cancel_and_tell)
 
         assert task.call("doubler", 21, timeout=5) == 42
 

@@ -99,7 +99,7 @@ def test_an_empty_body_stands_for_one_without_memory() -> None:
 
     assert isinstance(frame, Batch)
     assert plain(frame) == [(wire.RAW | FOLLOWS, [FOLLOWS_MIN.to_bytes(4)])]
-    assert not reader.midway
+    assert reader.begun is None
 
 
 @clause("BUS-WIRE-1")
@@ -152,7 +152,7 @@ def test_an_invalid_announcement_of_a_body_is_rejected(data: bytes, why: str) ->
 def test_it_is_known_whether_a_body_comes_next() -> None:
     reader, seen = FrameReader(), list[bool]()
     for data in long()[:2]:
-        seen.append(reader.midway)
+        seen.append(reader.begun is not None)
         reader.read(data)
 
-    assert [*seen, reader.midway] == [False, True, False]
+    assert [*seen, reader.begun is not None] == [False, True, False]

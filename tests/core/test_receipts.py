@@ -64,5 +64,5 @@ def test_many_at_once_are_as_one_after_the_other(
         assert together.take(start, count) == any(rose)
         assert together.extracted == singly.extracted
 
-    assert not together._unread
+    assert not together.unread
     assert not together._taken

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from bus.links.fast_path_driver import FastPathDriver, _WaitableLink
+from bus.message import Kind
 from bus.threads.fast_delivery import FastDelivery
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
@@ -108,8 +109,8 @@ class _Memory:
         self.reports: list[bytes] = []
 
     @property
-    def has_ended(self) -> bool:
-        return bool(self.reports)
+    def ended_at(self) -> list[bytes]:
+        return self.reports
 
     def take_ended_at(self, link: int) -> list[bytes]:
         self._calls.append(f"reports {link}")
@@ -194,6 +195,7 @@ class Alone:
         source = SimpleNamespace(host=host, mailbox=SimpleNamespace(client=client))
         relay = SimpleNamespace(peer=peer)
         question: Any = SimpleNamespace(
+            kind=Kind.COMMAND,
             _source=source,
             _to=SimpleNamespace(mailbox=relay),
             _id=1,
@@ -203,7 +205,7 @@ class Alone:
         self.fast_path_driver._waitable_links[peer] = _WaitableLink(
             self.fast_path_driver, cast("Any", self.fast_path), lease
         )
-        return self.fast_path_driver.command(question)
+        return self.fast_path_driver.send_now(question)
 
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
         lease: Any = LeaseOfOne(*frames, ended=ended)

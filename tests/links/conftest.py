@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig, Role
-from bus.core.remote import next_frame
+from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
 from bus.links.link_memory import LinkMemory
 from tests.kit.buses import socket_bus
@@ -45,7 +45,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         return data
 
     monkeypatch.setattr(LinkMemory, "pieces", tapped)
-    monkeypatch.setattr(next_frame, "encode_single", tapped_alone)
+    monkeypatch.setattr(fast_path, "encode_single", tapped_alone)
     return seen
 
 

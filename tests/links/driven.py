@@ -51,9 +51,7 @@ class Driven(Notices):
             given=deque[Any](),
             readers=SimpleNamespace(midway=lambda _: False),
             acknowledgement_tracker=SimpleNamespace(due=False),
-            link_memory=SimpleNamespace(
-                shares=None, resolve_body=None, has_ended=False
-            ),
+            link_memory=SimpleNamespace(shares=None, resolve_body=None, ended_at=()),
             wake=lambda: None,
             wake_soon=lambda: None,
             run_urgent_part=lambda: None,
@@ -85,7 +83,7 @@ class Driven(Notices):
         return Incoming(Kind.NOTIFICATION, payload, **fields | changes)
 
     def notify(self, payload: Any = 7, **changes: Any) -> bool:
-        return self.driver.notify(self.notification(payload, **changes))
+        return self.driver.send_now(self.notification(payload, **changes))
 
     def arrive(self) -> None:
         """Let the frames arrive that were put on links."""

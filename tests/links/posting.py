@@ -111,8 +111,8 @@ class Process:
             IDENTITY,
             BusConfig(**config),
             lambda message: None,
-            self._send_alone,
         )
+        self.host.send_single = self._send_alone
         # Commands sent on the fast path, and whether that is allowed.
         self.alone: list[Incoming] = []
         self.may_go_alone = False

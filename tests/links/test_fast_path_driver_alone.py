@@ -268,9 +268,7 @@ def test_an_answer_tells_that_its_question_was_taken(
         )
     )
     monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
-    host = SimpleNamespace(
-        pending=lambda: False, is_owner=lambda: False, main=interrupted
-    )
+    host = SimpleNamespace(pending=lambda: False, ident=None, main=interrupted)
     peer: Any = Peer()
     question: Any = SimpleNamespace(
         _to=SimpleNamespace(host=host),

@@ -309,14 +309,14 @@ def test_a_report_for_one_link_leaves_those_of_the_others(ends: Ends) -> None:
     receiver = ends.receiver
     lent = receiver._lent
     assert lent is not None
-    lent._ended_at.append(9)
+    lent.ended_at.append(9)
     del held
 
-    assert receiver.has_ended
+    assert receiver.ended_at
     [report] = receiver.take_ended_at(7)
 
     assert isinstance(FrameReader().read(report), Release)
-    assert list(lent._ended_at) == [9]
+    assert list(lent.ended_at) == [9]
     assert list(receiver.take_ended_at(7)) == []
 
 

@@ -60,7 +60,7 @@ def test_an_ended_lease_whose_note_was_interrupted_is_reported(owner: Owner) -> 
     owner.send(bytes(SIZE), 1)
     lent = owner.recipients[1].memory._lent
     assert lent is not None
-    lent._ended_at.clear()
+    lent.ended_at.clear()
 
     assert [type(each) for each in owner.answers()] == [Release]
     assert owner.used == 0

@@ -177,13 +177,14 @@ def test_a_notification_without_memory_is_a_gap(pair: tuple[Bus, Bus]) -> None:
 def test_a_payload_that_cannot_be_decoded_for_lack_of_memory_is_refused(
     pair: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bus.core.remote import inbound  # noqa: PLC0415 # patched in place
+    from bus.core.remote import fast_path, inbound  # noqa: PLC0415 # patched in place
 
     def refuse(*_: object) -> NoReturn:
         raise MemoryError
 
     near, _ = pair
     with monkeypatch.context() as patch:
+        patch.setattr(fast_path, "decode", refuse)
         patch.setattr(inbound, "decode", refuse)
         for payload in ([1, 2], ["x" * 70_000]):  # on the fast path, and in a round
             with pytest.raises(MessageTooLargeError):

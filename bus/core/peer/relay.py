@@ -305,13 +305,14 @@ class Relay(RunQueue):
         asked: dict[tuple[Entry, int], Incoming] = {}
         commands = 0
         for _, outbound_run in self.unacked:
-            if outbound_run.is_command:
+            if outbound_run.kind is Kind.COMMAND:
                 commands += len(outbound_run.bodies)
             key = (outbound_run.source, outbound_run.id)
             if key in self._unanswered and outbound_run.message is not None:
                 asked[key] = outbound_run.message
-        until = [(key, message._deadline) for key, message in asked.items()]
-        self._asked_until.add(*((key, at) for key, at in until if at is not None))
+        if asked:
+            until = [(key, message._deadline) for key, message in asked.items()]
+            self._asked_until.add(*((key, at) for key, at in until if at is not None))
         keys, taken = set(asked), self.under_way
         rest: deque[tuple[int, OutboundRun]] = deque()
         own, whole = self.counters, self.peer.counters

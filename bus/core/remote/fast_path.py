@@ -24,8 +24,6 @@ from bus.core.local.actions import Post, Reply
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.peer.relay import AUDIENCE, RelayState
 from bus.core.peer.session import milliseconds_left
-from bus.core.remote.inbound import unpacked
-from bus.core.remote.next_frame import next_frame
 from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.receipts import Receipt
@@ -37,11 +35,13 @@ from bus.core.wire import (
     RAW,
     WANTS_REPLY,
     Batch,
+    Run,
     decode_single,
+    encode_single,
 )
 from bus.errors import WireError
 from bus.message import Incoming, Kind
-from bus.payload import own_copy
+from bus.payload import decode, own_copy
 
 if TYPE_CHECKING:
     from collections import deque
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.core.streams.incoming_stream import IncomingStream
     from bus.core.streams.receipts import Receipts
-    from bus.core.wire import Frame, Run
+    from bus.core.wire import Frame
     from bus.payload import Payload
 
 __all__ = ["BODY_MAX", "FastPath"]
@@ -300,9 +300,44 @@ class FastPath:
         relay, session, acks = permit.relay, self._session, self._acks
         task = outbound_run.relay
         acknowledged, extracted, whole = acks.acknowledgement_by(task)
-        frame = next_frame(
-            session, relay.number, outbound_run, left, acknowledged, extracted
-        )
+        outgoing, [body] = session.outgoing, outbound_run.bodies
+        frame: bytes | Batch
+        if len(body) < FOLLOWS_MIN:
+            frame = encode_single(
+                session.epoch,
+                session.incarnation,
+                outgoing.floor,
+                outgoing.next,
+                relay.number,
+                task,
+                outbound_run.kind,
+                outbound_run.flags,
+                outbound_run.id,
+                left,
+                body,
+                acknowledged,
+                extracted,
+            )
+        else:  # the caller puts the body into memory
+            run = Run(
+                relay.number,
+                task,
+                outbound_run.kind,
+                outbound_run.flags,
+                outbound_run.id,
+                left,
+                0,
+                [body],
+            )
+            frame = Batch(
+                session.epoch,
+                session.incarnation,
+                outgoing.floor,
+                outgoing.next,
+                [run],
+                acknowledged,
+                extracted,
+            )
         relay.send_at_once(outbound_run)
         if whole:
             acks.on_acknowledged(task, acknowledged, extracted)
@@ -326,45 +361,52 @@ class FastPath:
           a second time, which is harmless only for an answer.
         """
         batch = decode_single(data)
-        if batch is None or not self._may_receive(batch):
+        session, peer = self._session, self.peer
+        if (
+            batch is None
+            or session.link != self.link
+            or not session.expects(batch)
+            or peer.unresponsive
+        ):
             return False
-        if batch.runs[0].kind is Kind.NOTIFICATION:
+        horizons = self._remote.topology.horizons
+        if horizons is not None and not horizons.covers(
+            peer.name, batch.epoch, batch.first
+        ):
+            return False  # an action of a round must store a horizon first (AMO-20)
+        [run] = batch.runs
+        if run.kind is Kind.NOTIFICATION:
             return not answers_only and self._notified(batch, now, todo)
         found = self._read(batch, answers_only=answers_only)
         if found is None:
             return False
         batch, ends, payload = found
-        self._on_ack(batch, ends.relay)
+        [run] = batch.runs
+        first, acks, relay = batch.first, self._acks, ends.relay
         # If an interrupt comes before the last line, the link is dropped, and the peer
-        # resends the frame on the next link.
+        # resends the frame on the next link. All steps may be repeated.
         action: Action
-        if batch.runs[0].kind is Kind.COMMAND_RESPONSE:
-            action = self._answer_in(batch, ends, payload)
+        if run.kind is Kind.COMMAND_RESPONSE:
+            asker, source = ends.target, relay.entry.address
+            action = Reply(asker, run.id, source, payload, None, final=True)
             todo.append(action)
-            self._answer_taken(batch, ends, now)
+            # First: a request that is answered needs no deadline once it is extracted.
+            relay.on_answer(asker, run.id)
+            self._on_ack(batch, relay)
+            ends.receipts.extracted = first
+            acks.on_extracted(run.to, first, now, len(run.bodies[0]))
         else:
+            self._on_ack(batch, relay)
             action = _command_in(batch, ends, payload, now)
-        self.peer.received_at = now
-        self._acks.on_received(Acknowledgement(batch.first + 1))
-        ends.stream.next = batch.first + 1
-        if batch.runs[0].kind is Kind.COMMAND:
+        peer.received_at = now
+        acks.on_received(Acknowledgement(first + 1))
+        ends.stream.next = first + 1
+        if run.kind is Kind.COMMAND:
             # Not before: after an error, the peer sends the command again, which is
             # then refused (AMO-7). No interrupt comes here: the main thread accepts no
             # commands.
             todo.append(action)
         return True
-
-    def _may_receive(self, batch: Batch) -> bool:
-        """Return True if the next message of the session has arrived."""
-        session = self._session
-        return (
-            session.link == self.link
-            and session.expects(batch)
-            and not self.peer.unresponsive
-            # Otherwise a horizon must be stored first (AMO-20), by an action of a
-            # round.
-            and self._is_covered(batch)
-        )
 
     def _read(
         self, batch: Batch, *, answers_only: bool
@@ -400,7 +442,8 @@ class FastPath:
                 found = self._resolve_body(self.link, batch)
                 assert isinstance(found, Batch)
                 batch, [run] = found, found.runs
-            return batch, ends, unpacked(run, run.bodies[0])
+            [body] = run.bodies
+            return batch, ends, body if run.flags & RAW else decode(body)
         except WireError:
             return None
 
@@ -424,7 +467,7 @@ class FastPath:
             return False
         relay, [body] = notifier.relay, run.bodies
         try:
-            payload = unpacked(run, body)
+            payload = body if run.flags & RAW else decode(body)
         except WireError:
             return False
         posts = [
@@ -468,13 +511,6 @@ class FastPath:
         if not audience or stream is None:
             return None
         return _Notifier(remote.manager.revision, source, relay, audience, stream)
-
-    def _is_covered(self, batch: Batch) -> bool:
-        """Return True if the message may be handed over without a write."""
-        horizons = self._remote.topology.horizons
-        return horizons is None or horizons.covers(
-            self.peer.name, batch.epoch, batch.first
-        )
 
     def _new_ends(self, run: Run) -> _Ends | None:
         """Look up the sender and the receiver of a run."""
@@ -526,19 +562,6 @@ class FastPath:
             outgoing.acknowledge_all()
         if unacked and unacked[0][0] <= batch.extracted:
             relay.on_all_extracted()
-
-    @staticmethod
-    def _answer_in(batch: Batch, ends: _Ends, payload: Payload) -> Reply:
-        """Return the action that delivers an answer."""
-        source = ends.relay.entry.address
-        return Reply(ends.target, batch.runs[0].id, source, payload, None, final=True)
-
-    def _answer_taken(self, batch: Batch, ends: _Ends, now: float) -> None:
-        """Account for an answer as extracted; repeating this changes nothing."""
-        [run] = batch.runs
-        ends.relay.on_answer(ends.target, run.id)
-        ends.receipts.extracted = batch.first
-        self._acks.on_extracted(run.to, batch.first, now, len(run.bodies[0]))
 
 
 def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:

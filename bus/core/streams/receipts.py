@@ -19,27 +19,23 @@ class Receipts:
     """The numbers received for one task from one process, until they are extracted.
 
     extracted: all numbers up to this one were extracted; 0 for none.
+    unread: ranges of the numbers received and not extracted, in order: the first of
+      each, and the first after it. Only this class modifies them.
     """
 
-    __slots__ = ("_taken", "_unread", "extracted")
+    __slots__ = ("_taken", "extracted", "unread")
 
     def __init__(self) -> None:
-        # Ranges of numbers: the first of each, and the first after it.
-        self._unread: deque[list[int]] = deque()
+        self.unread: deque[list[int]] = deque()
         self._taken: set[int] = set()
         self.extracted: int = 0
-
-    @property
-    def unread(self) -> bool:
-        """True if any received message has not been extracted."""
-        return bool(self._unread)
 
     def expect(self, number: int, count: int = 1) -> None:
         """Record received messages with consecutive numbers, from `number` on.
 
         They are above all those received before.
         """
-        unread = self._unread
+        unread = self.unread
         if unread and unread[-1][1] == number:
             unread[-1][1] += count
         else:
@@ -47,7 +43,7 @@ class Receipts:
 
     def take(self, number: int, count: int = 1) -> bool:
         """Record extracted messages; return True if `extracted` has risen."""
-        unread, taken = self._unread, self._taken
+        unread, taken = self.unread, self._taken
         if not unread or unread[0][0] != number:
             # The rare case: messages extracted out of order.
             taken.update(range(number, number + count))
@@ -60,17 +56,17 @@ class Receipts:
 
     def take_all(self) -> None:
         """Record that no received message is unread."""
-        self.extracted = self._unread[-1][1] - 1
-        self._unread.clear()
+        self.extracted = self.unread[-1][1] - 1
+        self.unread.clear()
         self._taken.clear()
 
     def _pass(self, count: int) -> None:
         """Move the lower bound of unread numbers up, within the first range."""
-        first = self._unread[0]
+        first = self.unread[0]
         first[0] += count
         self.extracted = first[0] - 1
         if first[0] == first[1]:
-            self._unread.popleft()
+            self.unread.popleft()
 
 
 class Receipt(Struct, frozen=True, eq=False):

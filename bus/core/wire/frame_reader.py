@@ -22,19 +22,16 @@ class FrameReader:
     """A reader of the frames of one link, in order of arrival.
 
     message_bytes_max: maximum length of the body of a message, in bytes (OPEN-6).
+
+    begun: a message whose body is still to come, and the length of that body. The next
+      data is then a body, not a frame.
     """
 
-    __slots__ = ("_begun", "_message_bytes_max")
+    __slots__ = ("_message_bytes_max", "begun")
 
     def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self._message_bytes_max: Final = message_bytes_max
-        # A message whose body is still to come, and the length of that body.
-        self._begun: tuple[Batch, int] | None = None
-
-    @property
-    def midway(self) -> bool:
-        """True if the next data is a body, not a frame."""
-        return self._begun is not None
+        self.begun: tuple[Batch, int] | None = None
 
     def read(self, data: bytes) -> Frame | None:
         """Return the frame that this data completes, or None.
@@ -45,8 +42,8 @@ class FrameReader:
         Raises:
             WireError: as `decode`; or the data is not the body that was announced.
         """
-        if self._begun is not None:
-            (batch, length), self._begun = self._begun, None
+        if self.begun is not None:
+            (batch, length), self.begun = self.begun, None
             if not data:
                 (run,) = batch.runs
                 announced = length.to_bytes(_LENGTH_BYTES)
@@ -62,7 +59,7 @@ class FrameReader:
         )
         if isinstance(frame, Batch) and frame.runs and frame.runs[0].flags & FOLLOWS:
             # The frame ends with the length of the one body that it does not contain.
-            self._begun = frame, int.from_bytes(data[-_LENGTH_BYTES:])
+            self.begun = frame, int.from_bytes(data[-_LENGTH_BYTES:])
             return None
         return frame
 
