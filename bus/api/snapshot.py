@@ -50,7 +50,7 @@ class Counters(Struct, frozen=True):
     expired: messages extracted after their deadline.
     returned: messages sent elsewhere, as the receiver deregistered or unsubscribed.
     unread, unread_bytes: messages that are unread now, and their size in bytes.
-    turned_away: messages refused, or dropped in favour of older ones; never accepted.
+    refused: messages refused, or dropped in favour of older ones; never accepted.
     """
 
     accepted: int
@@ -60,7 +60,7 @@ class Counters(Struct, frozen=True):
     returned: int
     unread: int
     unread_bytes: int
-    turned_away: int
+    refused: int
 
 
 class SubscriptionInfo(Struct, frozen=True):
@@ -350,7 +350,7 @@ def _counters(account: Account) -> Counters:
         returned=account.returned,
         unread=account.unread,
         unread_bytes=account.unread_bytes,
-        turned_away=account.turned_away,
+        refused=account.refused,
     )
 
 
@@ -368,5 +368,5 @@ def _notifying(comm: Comm) -> Counters:
         returned=0,
         unread=unread,
         unread_bytes=unread_bytes,
-        turned_away=0,
+        refused=0,
     )

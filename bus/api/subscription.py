@@ -28,12 +28,12 @@ class Subscription(Uncopyable):
     __slots__ = (
         "_account",
         "_callback",
-        "_exchange",
-        "active",
         "_entry",
+        "_exchange",
+        "_then",
+        "active",
         "reference",
         "specification",
-        "_then",
     )
 
     def __init__(
@@ -67,7 +67,7 @@ class Subscription(Uncopyable):
         transit, count once the ``gap`` of a later notification reports them.
         """
         account = self._account
-        return account.dropped + account.turned_away + account.missed
+        return account.dropped + account.refused + account.missed
 
     @guarded("cancel a subscription")
     def cancel(self) -> None:
@@ -103,9 +103,9 @@ class Watch(Uncopyable):
 
     __slots__ = (
         "_callback",
+        "_entry",
         "_exchange",
         "active",
-        "_entry",
         "reference",
         "specification",
     )

@@ -110,7 +110,7 @@ def _task_line(task: Mapping[str, Any]) -> str:
     parts = [f"{counters['delivered']} delivered", f"{counters['unread']} unread"]
     parts += [
         f"{counters[kind]} {kind.replace('_', ' ')}"
-        for kind in ("dropped", "expired", "turned_away")
+        for kind in ("dropped", "expired", "refused")
         if counters[kind]
     ]
     # A process of an earlier version does not report `no_subscriber`.
@@ -125,7 +125,7 @@ def _subscription_text(subscription: Mapping[str, Any]) -> str:
     counters = subscription["notifications"]
     # A process of an earlier version does not report `missed`.
     missed = subscription.get("missed", 0)
-    dropped = counters["dropped"] + counters["turned_away"] + missed
+    dropped = counters["dropped"] + counters["refused"] + missed
     counts = {"unread": counters["unread"], "dropped": dropped}
     parts = [f"{count} {kind}" for kind, count in counts.items() if count]
     suffix = f" ({', '.join(parts)})" if parts else ""

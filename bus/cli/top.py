@@ -29,7 +29,7 @@ __all__ = ["top"]
 _HEAD: Final = (
     *("process", "role", "tasks", "messages", "per_s", "notified", "notified_per_s"),
     *("no_subscriber", "received", "received_per_s", "unread", "dropped", "expired"),
-    *("turned_away", "nobody", "in_doubt", "queued", "blocked"),
+    *("refused", "nobody", "in_doubt", "queued", "blocked"),
 )
 
 
@@ -44,7 +44,7 @@ class _Row:
     per_s, notified_per_s, received_per_s: since the last refresh; None at the first.
     dropped: messages dropped to make room for newer ones.
     expired: messages whose deadline had passed.
-    turned_away: messages rejected for lack of room.
+    refused: messages rejected for lack of room.
     nobody: messages for a name that no task registered in time.
     in_doubt: messages on their way to a process that was lost.
     queued: messages queued for other processes, or not acknowledged by them.
@@ -64,7 +64,7 @@ class _Row:
     unread: int
     dropped: int
     expired: int
-    turned_away: int
+    refused: int
     nobody: int
     in_doubt: int
     queued: int
@@ -241,7 +241,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
     sent, notifying = told.get("relay_counters", {}), told.get("notifying", {})
     process, messages = told["process"], total("delivered")
     # Each notification is queued once for all other processes together.
-    notified = notifying.get("accepted", 0) + notifying.get("turned_away", 0)
+    notified = notifying.get("accepted", 0) + notifying.get("refused", 0)
     received = sum(each["delivered"] for each in received_counters)
     last = before.get(process)
 
@@ -264,7 +264,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
         unread=total("unread"),
         dropped=sum(each.get("dropped", 0) for each in (*counters, sent, notifying)),
         expired=total("expired"),
-        turned_away=total("turned_away"),
+        refused=total("refused"),
         nobody=told["gave_up"],
         in_doubt=sent.get("in_doubt", 0),
         queued=sum(each["queue"] + each["unacked"] for each in told["relays"]),

@@ -63,7 +63,7 @@ def test_a_tree_shows_the_dropped_and_doubtful_messages_of_a_link() -> None:
     [
         (0, {}, "subscribed to s/*"),
         (2, {}, "subscribed to s/* (2 dropped)"),
-        (2, {"dropped": 3, "turned_away": 4}, "subscribed to s/* (9 dropped)"),
+        (2, {"dropped": 3, "refused": 4}, "subscribed to s/* (9 dropped)"),
         (0, {"unread": 5}, "subscribed to s/* (5 unread)"),
         (1, {"unread": 5}, "subscribed to s/* (5 unread, 1 dropped)"),
     ],
@@ -77,7 +77,7 @@ def test_a_tree_shows_the_unread_and_the_missed_messages_of_a_task(
         "unread": 0,
         "dropped": 0,
         "expired": 0,
-        "turned_away": 0,
+        "refused": 0,
     }
     heard = {"to": "s/*", "notifications": counters | drops, "missed": missed}
     task = {"name": "t", "visibility": "public", "commands": counters}
