@@ -333,13 +333,13 @@ class BusConfig:
         "AMO-13",
         "Maximum distance of a sender's numbers from its floor.",
     )
-    missing_ranges: int = _count(
-        1024, "ranges", "AMO-14", "Maximum number of gaps recorded per stream."
+    missing_ranges_per_stream: int = _count(
+        1024, "ranges", "AMO-14", "Maximum number of missing ranges kept per stream."
     )
-    message_life_s: float = _period(
+    ended_stream_s: float = _period(
         3600.0, "AMO-21", "Time for which an ended stream is remembered."
     )
-    ended_streams: int = _count(
+    ended_streams_max: int = _count(
         4096, "streams", "AMO-21", "Maximum number of ended streams remembered."
     )
 
