@@ -231,7 +231,7 @@ class BusConfig:
         "BUS-FLOW-1",
         "Maximum number of searches that a process keeps for all others.",
     )
-    exports_per_process: int = _count(
+    public_tasks_per_process: int = _count(
         100_000,
         "tasks",
         "BUS-FLOW-1",
@@ -277,8 +277,8 @@ class BusConfig:
     )
     backlog_frames: int = _count(
         # More than can wait for a process that reads. Each of its tasks, up to
-        # `exports_per_process`, takes four frames from its export to its end, at worst
-        # all at once; messages take at most one frame per number of the stream.
+        # `public_tasks_per_process`, takes four frames from its export to its end, at
+        # worst all at once; messages take at most one frame per number of the stream.
         2**19,
         "frames",
         "BUS-CHAN-8",

@@ -70,7 +70,7 @@ def test_the_defaults_have_their_agreed_values() -> None:
         "parked_per_process": 4096,
         "searches_per_process": 4096,
         "searches_in_all": 16_384,
-        "exports_per_process": 100_000,
+        "public_tasks_per_process": 100_000,
         "relays_per_process": 100_000,
         "subscriptions_per_process": 10_000,
         "subscriptions_in_all": 65_536,

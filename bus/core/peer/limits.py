@@ -37,8 +37,9 @@ class Limits(Struct, frozen=True, kw_only=True):
       how many streams (AMO-21).
     searches_per_process, searches_in_all: searches of others that are kept
       (BUS-FLOW-1).
-    exports_per_process, relays_per_process, subscriptions_per_process: other items that
-      are kept for one other process; subscriptions_in_all: for all others (BUS-FLOW-1).
+    public_tasks_per_process, relays_per_process, subscriptions_per_process: other items
+      that are kept for one other process; subscriptions_in_all: for all others
+      (BUS-FLOW-1).
     backlog_frames: control frames to another process that are not acknowledged, and
       answers that wait for it; backlog_bytes: total length of these answers
       (BUS-CHAN-8).
@@ -64,7 +65,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     ended_streams_max: int
     searches_per_process: int
     searches_in_all: int
-    exports_per_process: int
+    public_tasks_per_process: int
     relays_per_process: int
     subscriptions_per_process: int
     subscriptions_in_all: int
@@ -103,7 +104,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             ended_streams_max=config.ended_streams_max,
             searches_per_process=config.searches_per_process,
             searches_in_all=config.searches_in_all,
-            exports_per_process=config.exports_per_process,
+            public_tasks_per_process=config.public_tasks_per_process,
             relays_per_process=config.relays_per_process,
             subscriptions_per_process=config.subscriptions_per_process,
             subscriptions_in_all=config.subscriptions_in_all,
