@@ -175,8 +175,9 @@ class BusConfig:
     eager_relays: True if the master keeps a relay for each public task of its machine
       before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
-    follow_moves: True if a command whose addressee has moved to another machine is sent
-      there; else its sender gets a `MovedError` with the new address (BUS-MOVE-9).
+    follow_moved_tasks: True if a command whose addressee has moved to another machine
+      is sent there; else its sender gets a `MovedError` with the new address
+      (BUS-MOVE-9).
 
     Raises:
         TypeError, ValueError: its field does not allow a value; the text names both.
@@ -396,7 +397,7 @@ class BusConfig:
     eager_relays: bool = _option(
         "BUS-INIT-13", "True if the master has a relay for each public task at once."
     )
-    follow_moves: bool = _option(
+    follow_moved_tasks: bool = _option(
         "BUS-MOVE-9", "True if commands follow a task to another machine."
     )
     run_directory: str | None = attrs.field(

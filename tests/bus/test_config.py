@@ -39,7 +39,7 @@ def test_the_table_has_every_field_that_is_a_limit() -> None:
     assert [limit.name for limit in limits_table()] == fields[:-6]
     assert fields[-5:] == [
         "eager_relays",
-        "follow_moves",
+        "follow_moved_tasks",
         "run_directory",
         "access",
         "encoders",
