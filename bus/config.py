@@ -170,8 +170,9 @@ class BusConfig:
       BUS_RUN_DIR from the environment, else the user's runtime directory (BUS-ENT-16).
       Must be the same in all processes of a bus.
     access: the users who may join besides the user's own processes (BUS-SEC-1).
-    arena: True if long messages for processes of the same machine travel through shared
-      memory (MC-38). Then their payloads arrive as read-only views.
+    shared_memory: True if long messages for processes of the same machine travel
+      through shared memory (MC-38), the sender's arena. Then their payloads
+      arrive as read-only views.
     eager_relays: True if the master keeps a relay for each public task of its machine
       before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
@@ -352,7 +353,7 @@ class BusConfig:
         "Maximum size of the shared memory of a process, its arena.",
         least=64 * _KIB,
     )
-    arena_share: float = _share(
+    arena_share_per_recipient: float = _share(
         0.25,
         "MC-31",
         "Maximum part of an arena that one recipient may hold.",
@@ -391,7 +392,7 @@ class BusConfig:
     )
 
     # Options that are not limits.
-    arena: bool = _option(
+    shared_memory: bool = _option(
         "MC-38", "True if long messages travel through shared memory.", default=True
     )
     eager_relays: bool = _option(

@@ -199,7 +199,7 @@ class BusSnapshot(Struct, frozen=True):
     ignored_announcements: the number of ignored announcements of machines, by reason
       (BUS-DISC-11).
     shared_memory: the arena of this process, and its use of others (MC-39); None while
-      this process is alone on the bus, or if `BusConfig.arena` is False.
+      this process is alone on the bus, or if `BusConfig.shared_memory` is False.
     """
 
     bus: str

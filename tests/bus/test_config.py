@@ -93,7 +93,7 @@ def test_the_defaults_have_their_agreed_values() -> None:
         "ended_stream_s": 3600.0,
         "ended_streams_max": 4096,
         "arena_bytes": 64 * MIB,
-        "arena_share": 0.25,
+        "arena_share_per_recipient": 0.25,
         "arena_threshold_bytes": 128 * 1024,
         "announce_s": 1.0,
         "announce_jitter": 0.2,
@@ -149,7 +149,8 @@ def test_a_limit_is_inclusive_at_both_ends() -> None:
         ValueError, match=r"^message_bytes_max must be <= 67108864, got"
     ):
         BusConfig(message_bytes_max=64 * MIB + 1)
-    assert BusConfig(ttl_wan=255, resolve_timeout_s=0, arena_share=1).ttl_wan == 255
+    config = BusConfig(ttl_wan=255, resolve_timeout_s=0, arena_share_per_recipient=1)
+    assert config.ttl_wan == 255
     with pytest.raises(ValueError, match=r"^ttl_wan must be <= 255, got 256$"):
         BusConfig(ttl_wan=256)
 
