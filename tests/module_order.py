@@ -351,7 +351,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "open_memory",
         "memory_mapping",
         "lent_view",
-        "loan",
+        "arena_loan",
         "slab_buffer",
         "slab",
         "slab_set",
