@@ -81,8 +81,8 @@ class Account:
         "gap",
         "missed",
         "overflow",
-        "returned",
         "refused",
+        "returned",
     )
 
     def __init__(
@@ -285,7 +285,7 @@ class Account:
         return False
 
     @property
-    def roomy(self) -> bool:
+    def is_half_free(self) -> bool:
         """True if at least half of the room is free; takes no lock."""
         return (
             2 * self.unread <= self._messages_max
