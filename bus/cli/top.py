@@ -12,7 +12,7 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
-from bus.cli.queries import Answers, look_around
+from bus.cli.queries import Answers, query_own_machine
 from bus.cli.text import show_table, table_lines
 from queuebroker import _sync
 from queuebroker.waiting.parking import pause
@@ -100,7 +100,7 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
         raise click.UsageError("--count cannot be combined with --once")
     with joined(target) as bus:
         if once:
-            answers = look_around(target, bus)
+            answers = query_own_machine(target, bus)
             rows = _rows(answers, {}, 0.0)
             if target.as_json:
                 click.echo(to_json([attrs.asdict(row) for row in rows]))
@@ -124,7 +124,7 @@ def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> An
         for number in numbers:
             if number:
                 pause(interval_s)
-            answers = look_around(target, bus)
+            answers = query_own_machine(target, bus)
             now = _sync.monotonic()
             rows = _rows(answers, before, now - seen_at)
             before = {row.process: row for row in rows}

@@ -270,6 +270,6 @@ def test_a_process_that_has_just_left_is_not_queried_any_more(
     monkeypatch.setattr(queries, "ask", ask)
     monkeypatch.setattr(queries, "_known_master", lambda _: "alpha")
 
-    queries.look_around(Mock(timeout_s=1.0), Mock(process="me"))
+    queries.query_own_machine(Mock(timeout_s=1.0), Mock(process="me"))
 
     assert asked == [["alpha"], ["beta"]]
