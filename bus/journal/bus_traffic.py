@@ -37,7 +37,7 @@ _KINDS: Final = (
     | _EXPLAINS
     | {int(Kind.RELAY_OUT), int(Kind.RELAY_IN), int(Kind.EXTRACT), int(Kind.DELIVER)}
 )
-_SORT: Final = int(Flag.MULTICAST | Flag.ANSWER)
+_SORT: Final = int(Flag.NOTIFICATION | Flag.ANSWER)
 
 _DELIVER, _OUT, _IN = int(Kind.DELIVER), int(Kind.RELAY_OUT), int(Kind.RELAY_IN)
 

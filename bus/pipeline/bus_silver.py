@@ -58,7 +58,7 @@ def steps(events: DataFrame) -> DataFrame:
     """Return the records of messages of the bus, columns renamed by their meaning."""
     return events.where(is_kind(*_STEPS)).select(
         "origin",
-        F.col("flags").bitwiseAND(int(Flag.MULTICAST | Flag.ANSWER)).alias("sort"),
+        F.col("flags").bitwiseAND(int(Flag.NOTIFICATION | Flag.ANSWER)).alias("sort"),
         F.col("flow").alias("destination"),
         F.col("port").alias("mid"),
         *("journal", "n", "mono", "code", "hop", "size", "wall_us"),
@@ -272,7 +272,7 @@ def _timed_from_their_sender(rows: DataFrame) -> DataFrame:
     it got them. A way that is in no journal leaves no latency.
     """
     handed_on = F.col("handed_on")
-    is_copy = (F.col("sort") == int(Flag.MULTICAST)) & (F.col("accepted_hop") > 0)
+    is_copy = (F.col("sort") == int(Flag.NOTIFICATION)) & (F.col("accepted_hop") > 0)
     place = F.when(handed_on, F.col("delivered_journal")).when(
         is_copy, F.col("accepted_journal")
     )

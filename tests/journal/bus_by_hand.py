@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 A, B, C = task(0), task(1, 0), task(1, 1)
-NOTE, _ANSWER = int(Flag.MULTICAST), int(Flag.ANSWER)
+NOTE, _ANSWER = int(Flag.NOTIFICATION), int(Flag.ANSWER)
 
 
 def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:

@@ -125,7 +125,7 @@ class _Bus:
             return
         sender = self.rng.choice(self.tasks)
         self.last_mid[sender] += 1
-        mid, flags = self.last_mid[sender], int(Flag.MULTICAST)
+        mid, flags = self.last_mid[sender], int(Flag.NOTIFICATION)
         hearers = [each for each in self.tasks if self.rng.random() < 0.5]
         here = home(sender)
         for each in hearers:

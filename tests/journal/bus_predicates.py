@@ -43,7 +43,7 @@ class Seen:
     def line(self) -> tuple[int, int, int]:
         """(origin, sort, destination)."""
         r = self.record
-        return r.origin, r.flags & (Flag.MULTICAST | Flag.ANSWER), r.flow
+        return r.origin, r.flags & (Flag.NOTIFICATION | Flag.ANSWER), r.flow
 
     @property
     def is_answer(self) -> bool:

@@ -23,9 +23,9 @@ BUS_RULES: Final = ("B1", "B2", "B3", "B5")
 
 _SORTS: Final = {
     0: "",
-    int(Flag.MULTICAST): "*",
+    int(Flag.NOTIFICATION): "*",
     int(Flag.ANSWER): "!",
-    int(Flag.MULTICAST | Flag.ANSWER): "*!",
+    int(Flag.NOTIFICATION | Flag.ANSWER): "*!",
 }
 
 
@@ -77,7 +77,7 @@ def lines(text: str) -> list[str]:
 
 
 def _line(record: Record, called: dict[int, str]) -> str:
-    sort = _SORTS[record.flags & int(Flag.MULTICAST | Flag.ANSWER)]
+    sort = _SORTS[record.flags & int(Flag.NOTIFICATION | Flag.ANSWER)]
     words = [
         kind_name(record.kind),
         called[record.origin],

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.deep]
 NAMES: Final = ("top", "near", "far")
 TOP, NEAR, FAR = range(3)
 SENSOR: Final = task(TOP, 2)
-NOTE: Final = int(Flag.MULTICAST)
+NOTE: Final = int(Flag.NOTIFICATION)
 LATE: Final = 10**9
 
 
