@@ -11,7 +11,7 @@ files        the list of files to read
 stock        the result: totals, largest files, duplicates; and the serial run
 messages     the messages between the tasks
 carrier      the interface of a queue that the tasks need
-agenda       the files that are still to be done
+work_list    the files that are still to be done
 lister       the task that hands them out
 worker       the tasks that read them
 collector    the task that receives their content

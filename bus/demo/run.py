@@ -16,7 +16,7 @@ import attrs
 
 from bus.api.membership import open_bus
 from bus.config import BusConfig
-from bus.demo.agenda import Agenda
+from bus.demo.work_list import WorkList
 from bus.demo.collector import COLLECTOR, Collector
 from bus.demo.crew import BUS, FAR, NEAR
 from bus.demo.lister import LISTER, Lister
@@ -183,14 +183,14 @@ def _work(
     def again() -> bool:
         return _sync.monotonic() - began < seconds or not crew.settled
 
-    agenda = Agenda(files, again)
+    work_list = WorkList(files, again)
     others = [FAR] if two_machines else []
-    lister = Lister(bus, agenda, ahead=crew.ahead, awaited=crew.names, machines=others)
+    lister = Lister(bus, work_list, ahead=crew.ahead, awaited=crew.names, machines=others)
     for each in heard:
         news(each)
     elapsed = _sync.monotonic() - began
     crew.end()
-    numbers = range(1, agenda.passes + 1)
+    numbers = range(1, work_list.passes + 1)
     stocks = tuple(collector.stocks.get(each, Stock()) for each in numbers)
     return _Work(stocks, elapsed, lister.unanswered)
 
