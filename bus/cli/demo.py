@@ -138,13 +138,13 @@ def demo(
 
     files = list_files(None if path is None else Path(path), without=Path(out))
     with claimed(Path(out)) as folder:
-        code = _take_stock(files, folder, seconds, processes, machines, plant)
+        code = _take_inventory(files, folder, seconds, processes, machines, plant)
         if not no_spark:
             code = _check_again(folder, code)
     sys.exit(code)
 
 
-def _take_stock(
+def _take_inventory(
     files: FileList,
     folder: OutFolder,
     seconds: float,
@@ -155,7 +155,7 @@ def _take_stock(
     """Run the demo, and print its results; return the exit code."""
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
     from bus.demo.judge import clear, journals_of, judge  # noqa: PLC0415 - likewise
-    from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
+    from bus.demo.run import take_inventory  # noqa: PLC0415 - likewise
     from bus.demo.threads import LEAVER  # noqa: PLC0415 - likewise
 
     journals = journals_of(folder)
@@ -182,7 +182,7 @@ def _take_stock(
             elif processes is not None:
                 progress.keep(_processes(processes))
 
-        outcome = take_stock(
+        outcome = take_inventory(
             files,
             journals,
             seconds=seconds,
@@ -215,11 +215,11 @@ def _finds_a_fault(files: FileList) -> bool:
 
     A check that always passes would prove nothing.
     """
-    from bus.demo.run import take_stock  # noqa: PLC0415 - slow to load
+    from bus.demo.run import take_inventory  # noqa: PLC0415 - slow to load
 
     few = attrs.evolve(files, paths=files.paths[:FEW])
     with tempfile.TemporaryDirectory() as folder:
-        outcome = take_stock(few, Path(folder), fault=CONTROL)
+        outcome = take_inventory(few, Path(folder), fault=CONTROL)
         result = check_journals(open_journals(folder))
     click.echo(
         f"a second run with a planted fault, on {counted(len(few), 'file')}:"
@@ -324,7 +324,7 @@ def _show_outage(outcome: Outcome) -> None:
 
 
 def _show_found(files: FileList, outcome: Outcome) -> None:
-    found = outcome.stocks[-1]
+    found = outcome.inventories[-1]
     groups = found.duplicates()
     copies = sum(len(group) - 1 for group in groups)
     read = counted(found.files, "file")

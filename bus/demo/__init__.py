@@ -8,7 +8,7 @@ list.
 General layout, each on those before it:
 
 files        the list of files to read
-stock        the result: totals, largest files, duplicates; and the serial run
+inventory    the result: totals, largest files, duplicates; and the serial run
 messages     the messages between the tasks
 carrier      the interface of a queue that the tasks need
 work_list    the files that are still to be done

@@ -25,7 +25,7 @@ from bus.demo.messages import ENCODERS, sent
 from bus.demo.outage import CABLE
 from bus.demo.outcome import Outcome
 from bus.demo.processes import Processes
-from bus.demo.stock import Stock, serial_stock
+from bus.demo.inventory import Inventory, serial_inventory
 from bus.demo.threads import Threads
 from bus.errors import BusyError, DemoError
 from bus.journal.writer import Journal
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from bus.demo.messages import News
     from bus.message import Incoming, Presence
 
-__all__ = ["take_stock"]
+__all__ = ["take_inventory"]
 
 
-def take_stock(
+def take_inventory(
     files: FileList,
     journals: Path,
     *,
@@ -98,7 +98,7 @@ def take_stock(
             raise
     times = None if crew.outage is None else crew.outage.times
     return Outcome(
-        done.stocks, serial_stock(files), done.seconds, times, done.unanswered
+        done.inventories, serial_inventory(files), done.seconds, times, done.unanswered
     )
 
 
@@ -106,7 +106,7 @@ def take_stock(
 class _Work:
     """What the tasks have done; see `Outcome`."""
 
-    stocks: tuple[Stock, ...]
+    inventories: tuple[Inventory, ...]
     seconds: float
     unanswered: Mapping[str, int]
 
@@ -191,8 +191,8 @@ def _work(
     elapsed = _sync.monotonic() - began
     crew.end()
     numbers = range(1, work_list.passes + 1)
-    stocks = tuple(collector.stocks.get(each, Stock()) for each in numbers)
-    return _Work(stocks, elapsed, lister.unanswered)
+    inventories = tuple(collector.inventories.get(each, Inventory()) for each in numbers)
+    return _Work(inventories, elapsed, lister.unanswered)
 
 
 def _listen(bus: Bus, others: Iterable[str]) -> Iterator[News]:

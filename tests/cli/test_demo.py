@@ -16,7 +16,7 @@ from bus.cli import main
 from bus.demo import judge
 from bus.demo.files import FileList
 from bus.demo.plant import DEEDS, FAULTS
-from bus.demo.stock import Stock, serial_stock
+from bus.demo.inventory import Inventory, serial_inventory
 from bus.journal import results
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
@@ -338,13 +338,13 @@ def test_a_run_with_its_own_journal_missing_does_not_pass(
 ) -> None:
     out = tmp_path / "out"
 
-    def meddle(files: FileList) -> Stock:
+    def meddle(files: FileList) -> Inventory:
         shutil.rmtree(out / "journal")
         if other:
             Journal(out / "journal").close()
-        return serial_stock(files)
+        return serial_inventory(files)
 
-    monkeypatch.setattr("bus.demo.run.serial_stock", meddle)
+    monkeypatch.setattr("bus.demo.run.serial_inventory", meddle)
 
     ran = _demo(folder, "--out", out)
 
@@ -362,13 +362,13 @@ def test_a_run_with_the_journal_of_one_process_missing_does_not_pass(
 ) -> None:
     out = tmp_path / "out"
 
-    def meddle(files: FileList) -> Stock:
+    def meddle(files: FileList) -> Inventory:
         own = f"{os.getpid()}-*"
         [other] = set(out.glob("journal/*/*")) - set(out.glob(f"journal/*/{own}"))
         shutil.rmtree(other)
-        return serial_stock(files)
+        return serial_inventory(files)
 
-    monkeypatch.setattr("bus.demo.run.serial_stock", meddle)
+    monkeypatch.setattr("bus.demo.run.serial_inventory", meddle)
 
     ran = _demo(folder, "--out", out, "--processes", "2")
 
@@ -483,7 +483,7 @@ def test_an_interrupted_run_ends_as_every_verb_does(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bus.demo.run.take_stock", interrupted)
+    monkeypatch.setattr("bus.demo.run.take_inventory", interrupted)
 
     ran = _demo(folder, "--out", tmp_path / "out")
 
