@@ -154,7 +154,7 @@ def _take_inventory(
 ) -> int:
     """Run the demo, and print its results; return the exit code."""
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
-    from bus.demo.judge import clear, journals_of, judge  # noqa: PLC0415 - likewise
+    from bus.demo.checks import check_record, clear, journals_of  # noqa: PLC0415 - likewise
     from bus.demo.run import take_inventory  # noqa: PLC0415 - likewise
     from bus.demo.threads import LEAVER  # noqa: PLC0415 - likewise
 
@@ -195,7 +195,7 @@ def _take_inventory(
     _show_outage(outcome)
     _show_found(files, outcome)
     _show_comparison(files, outcome)
-    result = judge(folder, own, processes or 1)
+    result = check_record(folder, own, processes or 1)
     click.echo(
         "recorded: the content sent to the collector, its receipts, and all messages"
         " on the bus"
@@ -236,7 +236,7 @@ def _check_again(folder: OutFolder, code: int) -> int:
 
     code: that of the check in Python.
     """
-    from bus.demo.judge import journals_of, judge_again  # noqa: PLC0415 - slow to load
+    from bus.demo.checks import check_with_spark, journals_of  # noqa: PLC0415 - slow to load
     from bus.pipeline.session import missing  # noqa: PLC0415 - likewise
 
     lack = missing()
@@ -249,7 +249,7 @@ def _check_again(folder: OutFolder, code: int) -> int:
         " rules, and drawing the report; this takes one or two minutes"
     )
     with Progress() as progress:
-        result = judge_again(folder, progress.say)
+        result = check_with_spark(folder, progress.say)
     if _verdicts(before) == _verdicts(folder.verdicts.read_bytes()):
         click.echo(f"Spark: the same verdicts\nreport: {result.report}")
         return code

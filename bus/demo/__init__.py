@@ -28,5 +28,5 @@ worker_process   one worker in a process of its own
 processes    workers in processes of their own
 outcome      the result of a run, beside that of a plain serial one
 run          a whole run, with either kind of crew
-judge        checks the record
+checks       checks the record
 """

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from bus import Role, open_bus
 from bus.cli import main
-from bus.demo import judge
+from bus.demo import checks
 from bus.demo.files import FileList
 from bus.demo.plant import DEEDS, FAULTS
 from bus.demo.inventory import Inventory, serial_inventory
@@ -111,7 +111,7 @@ class Spark:
         self.ran = 0
         self._verdict = verdict
         monkeypatch.setattr(session, "missing", lambda: None)
-        monkeypatch.setattr(judge, "run_in", self._run_in)
+        monkeypatch.setattr(checks, "run_in", self._run_in)
 
     def _run_in(
         self, folder: OutFolder, journals: Path, *, progress: Callable[[str], None]
