@@ -29,10 +29,10 @@ from bus.demo.crew import (
     PROCESSES_MAX,
     parts_of,
     parts_on_two_machines,
-    planted_of,
+    worker_with_fault,
 )
 from bus.demo.files import list_files
-from bus.demo.plant import DEEDS, FAULTS
+from bus.demo.faults import DEEDS, FAULTS
 from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
@@ -164,7 +164,9 @@ def _take_inventory(
     warn(files.problems)
     if plant is not None:
         planted = (
-            LEAVER if processes is None else planted_of(parts_of(processes - 1, 1))
+            LEAVER
+            if processes is None
+            else worker_with_fault(parts_of(processes - 1, 1))
         )
         click.echo(
             f"planted fault: {plant}, between {planted} and {COLLECTOR},"

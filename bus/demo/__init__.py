@@ -16,13 +16,13 @@ lister       the task that hands them out
 worker       the tasks that read them
 collector    the task that receives their content
 crew         starts the workers; decides which one leaves and which one is killed
-plant        faults injected into one queue
+faults       faults injected into one queue
 threads      workers in threads of this process
 cable        all connections between two machines, which it forwards until it is cut
 machines     two machines on this host: their keys, networks and run directories
 outage       cuts the cable once, and heals it
 recorded_queue   a queue between processes, recorded at both ends
-planted_queue    faults injected into such a queue
+queue_faults     faults injected into such a queue
 job          the first message to a worker process
 worker_process   one worker in a process of its own
 processes    workers in processes of their own

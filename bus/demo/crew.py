@@ -27,7 +27,7 @@ __all__ = [
     "late",
     "parts_of",
     "parts_on_two_machines",
-    "planted_of",
+    "worker_with_fault",
 ]
 
 BUS: Final = "demo"  # the name of the bus
@@ -106,7 +106,7 @@ def parts_on_two_machines(workers: int) -> tuple[Part, ...]:
     )
 
 
-def planted_of(parts: Sequence[Part]) -> str:
+def worker_with_fault(parts: Sequence[Part]) -> str:
     """Return the worker into whose queue a fault is injected.
 
     It is one that leaves anyway, if there is one. A killed worker would take the

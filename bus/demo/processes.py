@@ -24,12 +24,12 @@ from bus.demo.crew import (
     NEAR,
     parts_of,
     parts_on_two_machines,
-    planted_of,
+    worker_with_fault,
 )
 from bus.demo.job import Job
 from bus.demo.machines import tls_of
 from bus.demo.outage import BEFORE_S, Outage
-from bus.demo.planted_queue import plant_between_processes
+from bus.demo.queue_faults import plant_fault_between_processes
 from bus.demo.recorded_queue import RecordedQueue, new_channel
 from bus.errors import CommandTimeoutError, DemoError
 from bus.links.run_directory import RunDirectory
@@ -63,7 +63,7 @@ class Processes:
         journals: the folder in which each process records, this one by ``journal``.
         workers: the number of workers.
         seconds: the duration of the run.
-        fault: the fault to inject into one queue, a key of `PLANTED`.
+        fault: the fault to inject into one queue, a key of `QUEUE_FAULTS`.
         machines: the two machines; None for one.
     """
 
@@ -144,8 +144,10 @@ class Processes:
             self._tell(part.name, self._job(part, broker, channels[part.name]))
         while channels:
             queue = self._accept(broker, channels)
-            if self._fault is not None and queue.remote_name == planted_of(self._parts):
-                plant_between_processes(self._fault, queue)
+            if self._fault is not None and queue.remote_name == worker_with_fault(
+                self._parts
+            ):
+                plant_fault_between_processes(self._fault, queue)
             server = _sync.Thread(
                 target=collector.serve, args=(queue,), name=queue.remote_name
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.demo.collector import COLLECTOR, CONTENT
 from bus.demo.crew import late
-from bus.demo.plant import plant
+from bus.demo.faults import plant_fault
 from bus.demo.worker import Worker
 from queuebroker import BrokerManager, QueueBroker, Task
 
@@ -29,7 +29,7 @@ class Threads:
     """A `bus.demo.crew.Crew`.
 
     Args:
-        fault: the fault to inject into one queue, a key of `plant.FAULTS`.
+        fault: the fault to inject into one queue, a key of `faults.FAULTS`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Threads:
             thread.call_soon(partial(worker.connect, COLLECTOR, CONTENT))
             queue = broker.accept(CONTENT)
             if self._fault is not None and leaves:
-                plant(self._fault, queue)
+                plant_fault(self._fault, queue)
             server = Task(broker, collector.serve, queue)
             server.start()
             self._servers.append(server)

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from bus import Role, open_bus
 from bus.cli import main
 from bus.demo import checks
+from bus.demo.faults import DEEDS, FAULTS
 from bus.demo.files import FileList
-from bus.demo.plant import DEEDS, FAULTS
 from bus.demo.inventory import Inventory, serial_inventory
 from bus.journal import results
 from bus.journal.checker import check
@@ -96,7 +96,7 @@ def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
 def test_a_fault_that_the_check_does_not_find_fails_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
+    monkeypatch.setattr("bus.demo.threads.plant_fault", lambda *_: None)
 
     ran = _demo(folder, "--out", tmp_path / "out")
 
@@ -215,7 +215,7 @@ def test_every_fault_has_a_description() -> None:
 def test_a_planted_fault_that_no_rule_finds_fails_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
+    monkeypatch.setattr("bus.demo.threads.plant_fault", lambda *_: None)
 
     ran = _demo(folder, "--out", tmp_path / "out", "--plant", "lost")
 
@@ -427,7 +427,7 @@ def test_the_demo_does_not_index_its_own_results(
         assert "found 12 files, 30 bytes, " in ran.output
 
 
-def test_stock_is_not_taken_of_where_the_results_go(folder: Path) -> None:
+def test_no_inventory_is_taken_of_where_the_results_go(folder: Path) -> None:
     before = _files(folder)
 
     ran = _demo(folder, "--out", folder)

@@ -9,12 +9,12 @@ import pytest
 
 from bus.api.membership import _joined
 from bus.config import BusConfig
+from bus.demo.faults import FAULTS
 from bus.demo.files import FileList, list_files
+from bus.demo.inventory import Inventory
 from bus.demo.messages import Damaged, HungUp, News, PassDone, Took
 from bus.demo.outcome import Outcome
-from bus.demo.plant import FAULTS
 from bus.demo.run import take_inventory
-from bus.demo.inventory import Inventory
 from bus.demo.threads import LEAVER
 from bus.journal.checker import check
 from bus.journal.reader import open_journals

@@ -10,7 +10,7 @@ import pytest
 
 import bus
 import queuebroker
-from bus.demo.plant import FAULTS, plant
+from bus.demo.faults import FAULTS, plant_fault
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import Kind
 from bus.journal.reader import open_journals
@@ -208,7 +208,7 @@ def test_a_fault_inside_a_real_queue_shows_in_its_records(
         for _ in range(3):
             connected.send(b"before")
             accepted.receive()
-        plant(fault, accepted)
+        plant_fault(fault, accepted)
         for _ in range(4):
             connected.send(b"after")
         accepted.receive()
