@@ -22,7 +22,9 @@ from bus.cli.news import Ticker
 from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
 from bus.cli.text import warn
-from bus.demo.crew import (
+from bus.demo.faults import DEEDS, FAULTS
+from bus.demo.files import list_files
+from bus.demo.worker_group import (
     BUS,
     FAR,
     NEAR,
@@ -31,8 +33,6 @@ from bus.demo.crew import (
     parts_on_two_machines,
     worker_with_fault,
 )
-from bus.demo.files import list_files
-from bus.demo.faults import DEEDS, FAULTS
 from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
@@ -153,8 +153,12 @@ def _take_inventory(
     plant: str | None,
 ) -> int:
     """Run the demo, and print its results; return the exit code."""
+    from bus.demo.checks import (  # noqa: PLC0415 - likewise
+        check_record,
+        clear,
+        journals_of,
+    )
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
-    from bus.demo.checks import check_record, clear, journals_of  # noqa: PLC0415 - likewise
     from bus.demo.run import take_inventory  # noqa: PLC0415 - likewise
     from bus.demo.threads import LEAVER  # noqa: PLC0415 - likewise
 
@@ -238,7 +242,10 @@ def _check_again(folder: OutFolder, code: int) -> int:
 
     code: that of the check in Python.
     """
-    from bus.demo.checks import check_with_spark, journals_of  # noqa: PLC0415 - slow to load
+    from bus.demo.checks import (  # noqa: PLC0415 - slow to load
+        check_with_spark,
+        journals_of,
+    )
     from bus.pipeline.session import missing  # noqa: PLC0415 - likewise
 
     lack = missing()

@@ -15,7 +15,7 @@ work_list    the files that are still to be done
 lister       the task that hands them out
 worker       the tasks that read them
 collector    the task that receives their content
-crew         starts the workers; decides which one leaves and which one is killed
+worker_group  starts the workers; decides which one leaves and which one is killed
 faults       faults injected into one queue
 threads      workers in threads of this process
 cable        all connections between two machines, which it forwards until it is cut
@@ -27,6 +27,6 @@ job          the first message to a worker process
 worker_process   one worker in a process of its own
 processes    workers in processes of their own
 outcome      the result of a run, beside that of a plain serial one
-run          a whole run, with either kind of crew
+run          a whole run, with either kind of workers
 checks       checks the record
 """

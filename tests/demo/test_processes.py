@@ -54,7 +54,9 @@ def _run(
         news(each)
 
     journals = tmp_path / "journal"
-    outcome = take_inventory(files, journals, processes=count, seconds=seconds, news=tell)
+    outcome = take_inventory(
+        files, journals, processes=count, seconds=seconds, news=tell
+    )
     return outcome, check(open_journals(journals)), told
 
 
