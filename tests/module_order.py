@@ -375,7 +375,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "journal",
         "pipeline",
         "demo",
-        "place",
+        "run_directory",
         "queries",
         "live",
         "bench",
@@ -578,7 +578,7 @@ PARTS: Mapping[str, str] = {
     """,
     "cli": """
         cli: __init__ bench conformance doctor exits finding json_text live numbers
-            place progress suite talk target text
+            progress run_directory suite talk target text
     """,
     "root": "__init__ __main__ requirements testing",
 }
