@@ -78,8 +78,8 @@ __all__ = [
     "RECORD_BYTES",
     "RECORD_VERSION",
     "Flag",
-    "Kind",
     "Record",
+    "RecordKind",
     "dtype",
     "kind_name",
     "mark",
@@ -119,7 +119,7 @@ _MARK_MODULUS: Final = 2**32 - 1
 _MARK_SHIFT: Final = 0x51424A31
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """The kind of a record. Below 16 the journal's own, from 64 on the bus's."""
 
     OPEN = 1
@@ -216,7 +216,7 @@ def mark(n: int) -> int:
 def kind_name(kind: int) -> str:
     """Return the lower-case name of a kind, ``kind-77`` for an unknown one."""
     try:
-        return Kind(kind).name.lower()
+        return RecordKind(kind).name.lower()
     except ValueError:
         return f"kind-{kind}"
 
