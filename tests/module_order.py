@@ -302,7 +302,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "fast_path_driver",
         "run_directory",
         "comm_thread",
-        "network",
+        "process_network",
         "memory",
         "peer_trust",
         "gateway_address",
@@ -351,7 +351,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "open_memory",
         "memory_mapping",
         "lent_view",
-        "loan",
+        "arena_loan",
         "slab_buffer",
         "slab",
         "slab_set",
@@ -375,7 +375,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "journal",
         "pipeline",
         "demo",
-        "place",
+        "run_directory",
         "queries",
         "live",
         "bench",
@@ -507,9 +507,9 @@ PARTS: Mapping[str, str] = {
         links: __init__ acknowledgement_tracker audience_account batch_room
             comm_thread connect_failure fast_frames fast_path_driver frame_readers
             inbound_delivery join_state link_helpers link_policy link_poller link_pool
-            link_setup machine_id memory network peer_log peer_trust relay_account
-            relay_outbox rounds run_directory send_batch shutdown socket_listeners
-            socket_network unsent
+            link_setup machine_id memory peer_log peer_trust process_network
+            relay_account relay_outbox rounds run_directory send_batch shutdown
+            socket_listeners socket_network unsent
         threads: __init__ account callback_failures comm delivery dropping_account
             emptying exchange fast_delivery host_thread inbox internal_errors mailbox
             opening parked_expiry registration_attempt router scheduler thread_manager
@@ -578,7 +578,7 @@ PARTS: Mapping[str, str] = {
     """,
     "cli": """
         cli: __init__ bench conformance doctor exits finding json_text live numbers
-            place progress suite talk target text
+            progress run_directory suite talk target text
     """,
     "root": "__init__ __main__ requirements testing",
 }

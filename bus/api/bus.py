@@ -46,7 +46,7 @@ from bus.config import BusConfig
 from bus.durability import Durability
 from bus.horizon.format import Owner
 from bus.journal.writer import Journal
-from bus.links.network import Network
+from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
 from bus.specification import Specification
@@ -79,7 +79,7 @@ class Bus(Closable):
         process: str | None = None,
         machine: str | None = None,
         config: BusConfig | None = None,
-        network: Network | None = None,
+        network: ProcessNetwork | None = None,
         journal: Journal | None = None,
         durability: Durability | None = None,
     ) -> None:

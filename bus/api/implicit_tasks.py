@@ -113,7 +113,7 @@ class ImplicitTasks:
         except BaseException:
             task.deregister()
             raise
-        subscription.then = task.deregister
+        subscription._then = task.deregister
         return subscription
 
     def listen(

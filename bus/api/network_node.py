@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bus.api.snapshot import BusSnapshot
     from bus.config import BusConfig
     from bus.links.comm_thread import CommThread
-    from bus.links.network import Network
+    from bus.links.process_network import ProcessNetwork
     from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
 
@@ -38,7 +38,7 @@ class NetworkNode:
 
     def __init__(
         self,
-        network: Network | None,
+        network: ProcessNetwork | None,
         incarnation: int,
         router: Router,
         config: BusConfig,

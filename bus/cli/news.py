@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.demo.crew import FAR, NEAR
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
+from bus.demo.worker_group import FAR, NEAR
 from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:

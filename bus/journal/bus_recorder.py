@@ -25,9 +25,9 @@ _log = logging.getLogger("bus.journal")
 
 _SORTS: Final = {
     MessageKind.COMMAND: 0,
-    MessageKind.NOTIFICATION: Flag.MULTICAST,
+    MessageKind.NOTIFICATION: Flag.NOTIFICATION,
     MessageKind.COMMAND_RESPONSE: Flag.ANSWER,
-    MessageKind.NOTIFICATION_RESPONSE: Flag.MULTICAST | Flag.ANSWER,
+    MessageKind.NOTIFICATION_RESPONSE: Flag.NOTIFICATION | Flag.ANSWER,
 }
 
 

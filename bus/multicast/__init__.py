@@ -42,7 +42,7 @@ open_memory             a descriptor of such memory of another process
 memory_mapping          the same in another process, for reading only
 lent_view               a read-only view that reports its end
 placement               the location of a message in such memory
-loan                    a buffer that the owner fills before it is published
+arena_loan              a buffer that the owner fills before it is published
 slab_buffer             a buffer in shared memory, with the number of its holders
 slab                    shared memory of buffers of one size
 slab_set                all slabs of one process, within a limit

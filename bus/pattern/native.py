@@ -39,8 +39,8 @@ __all__ = [
     "HEAD_BYTES",
     "Control",
     "Hello",
-    "Sent",
-    "Taken",
+    "ReceiverAccount",
+    "SenderAccount",
     "body_of",
     "decode",
     "encode",
@@ -67,7 +67,7 @@ class Hello:
 
 
 @attrs.frozen(slots=True)
-class Sent:
+class SenderAccount:
     """The account of a sender, for one peer: totals since the connection began."""
 
     messages: int
@@ -75,7 +75,7 @@ class Sent:
 
 
 @attrs.frozen(slots=True)
-class Taken:
+class ReceiverAccount:
     """The account of a receiver, for one peer: totals since the connection began.
 
     arrived: messages of that peer that have arrived.
@@ -90,12 +90,12 @@ class Taken:
     duplicates: int
 
 
-Control: TypeAlias = "Hello | Sent | Taken"
+Control: TypeAlias = "Hello | SenderAccount | ReceiverAccount"
 
 _CONTROLS: Final[dict[int, tuple[struct.Struct, type[Control]]]] = {
     2: (struct.Struct("!BQ"), Hello),
-    3: (struct.Struct("!BQQ"), Sent),
-    4: (struct.Struct("!BQQQQ"), Taken),
+    3: (struct.Struct("!BQQ"), SenderAccount),
+    4: (struct.Struct("!BQQQQ"), ReceiverAccount),
 }
 _KINDS: Final = {made: kind for kind, (_, made) in _CONTROLS.items()}
 

@@ -12,7 +12,7 @@ import attrs
 
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.message_run import MessageRun
-from bus.pattern.native import Sent, Taken
+from bus.pattern.native import ReceiverAccount, SenderAccount
 from bus.pattern.send_queue import SendQueue
 
 __all__ = ["Carrier", "PeerStats", "Pipe", "new_node_id"]
@@ -95,8 +95,8 @@ class PeerStats:
     arrived: int
     delivered: int
     dropped: Mapping[DropReason, int]
-    remote_sent: Sent | None
-    remote_taken: Taken | None
+    remote_sent: SenderAccount | None
+    remote_taken: ReceiverAccount | None
 
 
 class Pipe:
@@ -138,8 +138,8 @@ class Pipe:
         self.arrived: int = 0
         self.delivered: int = 0
         self.dropped: Final[defaultdict[DropReason, int]] = defaultdict(int)
-        self.remote_sent: Sent | None = None
-        self.remote_taken: Taken | None = None
+        self.remote_sent: SenderAccount | None = None
+        self.remote_taken: ReceiverAccount | None = None
 
     def report_soon_locked(self) -> None:
         """Have the accounts of this end sent to a native peer soon."""
@@ -149,21 +149,21 @@ class Pipe:
             self.carrier.report()
             self.is_report_due = True
 
-    def note_account_locked(self, account: Sent | Taken) -> None:
+    def note_account_locked(self, account: SenderAccount | ReceiverAccount) -> None:
         """Keep an account of a native peer."""
-        if isinstance(account, Sent):
+        if isinstance(account, SenderAccount):
             self.remote_sent = account
         else:
             self.remote_taken = account
 
-    def accounts_locked(self, delivered: int) -> tuple[Sent, Taken]:
+    def accounts_locked(self, delivered: int) -> tuple[SenderAccount, ReceiverAccount]:
         """Return the accounts of this end for a native peer.
 
         delivered: how many messages from it the application has taken.
         """
         self.is_report_due = False
         dropped = self.dropped.get
-        return Sent(self.sent, self.dropped_unsent), Taken(
+        return SenderAccount(self.sent, self.dropped_unsent), ReceiverAccount(
             self.arrived,
             delivered,
             dropped(DropReason.RECEIVE_QUEUE, 0) + dropped(DropReason.CLOSED, 0),

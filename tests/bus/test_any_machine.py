@@ -131,7 +131,7 @@ def test_a_name_that_no_machine_has_fails_with_an_error_that_says_so() -> None:
 @clause("BUS-NAME-8", "BUS-MOVE-9")
 @pytest.mark.parametrize("follows", [True, False])
 def test_after_the_task_has_moved_the_next_command_finds_it(follows: bool) -> None:
-    with machines("m1 m2 m3", attrs.evolve(PATIENT, follow_moves=follows)) as (
+    with machines("m1 m2 m3", attrs.evolve(PATIENT, follow_moved_tasks=follows)) as (
         one,
         two,
         three,

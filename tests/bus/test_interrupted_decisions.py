@@ -346,7 +346,7 @@ def test_an_interrupt_sends_no_message_twice_to_the_new_address() -> None:
     numbers = itertools.count()
 
     def run() -> None:
-        config = attrs.evolve(PATIENT, follow_moves=True)
+        config = attrs.evolve(PATIENT, follow_moved_tasks=True)
         with memory_bus(config=config) as bus:
             sender, exchange = Sender(bus), bus._exchange
             new = bus.register("new", thread=sender.here)

@@ -30,7 +30,7 @@ SLACK = 200  # bytecodes; a scan would execute thousands more
 class Asked:
     """A subscription, as far as its look-up needs it."""
 
-    entry: Any
+    _entry: Any
     specification: Specification
 
 

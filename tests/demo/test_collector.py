@@ -82,8 +82,8 @@ def test_keeps_a_file_and_tells_of_it() -> None:
     with serving(files=1) as scene:
         assert scene.send(*FILE) == Stored()
 
-    assert scene.collector.stocks[1].sizes == {0: 3}
-    assert scene.collector.stocks[1].digests == {0: HEAD.digest}
+    assert scene.collector.inventories[1].sizes == {0: 3}
+    assert scene.collector.inventories[1].digests == {0: HEAD.digest}
     assert scene.told == [Took(1, 0, 3), PassDone(1)]
 
 
@@ -114,7 +114,7 @@ def test_the_collector_notes_an_unread_file_and_completes_the_pass() -> None:
         scene.send(*FILE)
         assert scene.send(MISSED) == Stored()
 
-    assert scene.collector.stocks[1].unread == {1: "No such file"}
+    assert scene.collector.inventories[1].unread == {1: "No such file"}
     assert scene.told == [Took(1, 0, 3), PassDone(1)]
 
 
@@ -145,7 +145,7 @@ def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
 
         serve(bus, lambda: told, "it tells")
     assert told == [HungUp("worker/1", 2, 0)]
-    assert collector.stocks == {}
+    assert collector.inventories == {}
 
 
 def test_messages_received_before_a_disconnect_do_not_count_as_drained() -> None:

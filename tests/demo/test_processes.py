@@ -16,7 +16,7 @@ from bus import Role, open_bus
 from bus.demo import processes
 from bus.demo.files import FileList, list_files
 from bus.demo.messages import HungUp, News, Rescued, Took
-from bus.demo.run import take_stock
+from bus.demo.run import take_inventory
 from bus.errors import DemoError
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals
@@ -54,7 +54,9 @@ def _run(
         news(each)
 
     journals = tmp_path / "journal"
-    outcome = take_stock(files, journals, processes=count, seconds=seconds, news=tell)
+    outcome = take_inventory(
+        files, journals, processes=count, seconds=seconds, news=tell
+    )
     return outcome, check(open_journals(journals)), told
 
 
@@ -70,14 +72,14 @@ def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     outcome, result, told = _run(list_files(folder), tmp_path, 4)
 
     assert [comparison.equal for comparison in outcome.comparisons] == [True]
-    assert outcome.stocks[0].files == 20
+    assert outcome.inventories[0].files == 20
     [left] = [news for news in told if isinstance(news, HungUp)]
     assert left.worker == "worker/2"
     rescued = [news for news in told if isinstance(news, Rescued)]
     assert {news.worker for news in rescued} == {"worker/1"}
     assert {news.told for news in rescued} <= {"in doubt", "peer lost"}
     assert all(news.by in {"worker/2", "worker/3"} for news in rescued)
-    assert all(news.index in outcome.stocks[0].digests for news in rescued)
+    assert all(news.index in outcome.inventories[0].digests for news in rescued)
 
     assert result.verdict is Verdict.PASS, result.violations
     checked = {each.rule: each.checked for each in result.verdicts}
@@ -105,11 +107,11 @@ def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
     [left] = [news for news in told if isinstance(news, HungUp)]
     rescued = [news for news in told if isinstance(news, Rescued)]
     assert left.worker == "worker/2"
-    assert left.unfinished >= 80 or len(outcome.stocks) > 1
+    assert left.unfinished >= 80 or len(outcome.inventories) > 1
     assert {news.worker for news in rescued} == {"worker/1"}
     # The answers of the files before it may be under way when a worker is killed.
     first = min(news.index for news in rescued)
-    assert first >= 60 - processes.AHEAD or len(outcome.stocks) > 1
+    assert first >= 60 - processes.AHEAD or len(outcome.inventories) > 1
 
 
 @pytest.mark.deep
@@ -145,7 +147,7 @@ def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) 
 
     outcome, result, told = _run(files, tmp_path, 3)
 
-    assert len(outcome.stocks[0].unread) == 20
+    assert len(outcome.inventories[0].unread) == 20
     assert result.verdict is Verdict.PASS, result.violations
     assert any(isinstance(news, Rescued) for news in told)
 
@@ -154,7 +156,7 @@ def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) 
 def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None:
     outcome, result, told = _run(list_files(folder), tmp_path, 3, seconds=1.5)
 
-    assert len(outcome.stocks) > 1
+    assert len(outcome.inventories) > 1
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
     rescued = [news for news in told if isinstance(news, Rescued)]

@@ -9,7 +9,7 @@ import pytest
 
 from bus.events import BusOperation, BusReason
 from bus.journal.bus_recorder import BusRecorder
-from bus.journal.format import Kind, kind_name
+from bus.journal.format import RecordKind, kind_name
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.wording import reason_name
 from bus.journal.writer import Journal
@@ -30,7 +30,7 @@ def told(
     with Journal(folder, machine="here") as journal:
         tell(BusRecorder(journal))
     (stored,) = open_journals(folder)
-    return stored, [one for one in stored.records() if one.kind >= Kind.REGISTER]
+    return stored, [one for one in stored.records() if one.kind >= RecordKind.REGISTER]
 
 
 def test_a_step_of_a_message_has_its_origin_number_and_destination(
@@ -50,7 +50,12 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
         ),
     )
 
-    assert (one.kind, one.origin, one.mid, one.flow) == (Kind.DISCARD, 2**62, 7, 9)
+    assert (one.kind, one.origin, one.mid, one.flow) == (
+        RecordKind.DISCARD,
+        2**62,
+        7,
+        9,
+    )
     assert (one.hop, one.size, one.reason, one.flags) == (2, 64, 70, 4)
     assert (one.seq, one.task, one.peer) == (0, 0, 0)
 
@@ -80,8 +85,8 @@ def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> N
         (one.kind, one.mid, stored.name(one.task), stored.name(one.peer), one.reason)
         for one in records
     ] == [
-        (Kind.LINK_UP, 12, "worker", "here", 0),
-        (Kind.LINK_DOWN, 12, "worker", "here", BusReason.DIED),
+        (RecordKind.LINK_UP, 12, "worker", "here", 0),
+        (RecordKind.LINK_DOWN, 12, "worker", "here", BusReason.DIED),
     ]
 
 
@@ -119,7 +124,7 @@ def test_the_bus_has_numbers_and_words_of_its_own() -> None:
     assert min(BusOperation) > max(Operation)
     assert min(BusReason) > max(Reason)
     for operation in BusOperation:
-        assert Kind[operation.name] == operation.value
+        assert RecordKind[operation.name] == operation.value
     words = [reason_name(each) for each in (*Reason, *BusReason)]
     assert len(set(words)) == len(words)
     assert reason_name(BusReason.DIED) == "died"

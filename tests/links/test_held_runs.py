@@ -160,19 +160,19 @@ def test_a_reader_gets_held_messages_once_half_of_its_room_is_free(
     """Else each read releases a single message, which takes thirty times as long."""
     account = Account(messages_max=4, bytes_max=bytes_max, overflow="block")
     account.admit_run_locked(Lengths.of([1, 1, 1, 1]))
-    roomy = [account.roomy]
+    half_free = [account.is_half_free]
     for _ in range(4):
         account.extracted += 1
         account.extracted_bytes += 1
-        roomy.append(account.roomy)
+        half_free.append(account.is_half_free)
 
-    assert roomy == [False, False, True, True, True]
+    assert half_free == [False, False, True, True, True]
 
 
 @clause("BUS-FLOW-2")
 def test_an_empty_account_has_half_of_its_room_free_at_any_capacity() -> None:
     account = Account(messages_max=1, bytes_max=1, overflow="block")
-    assert account.roomy
+    assert account.is_half_free
 
     account.admit_run_locked(Lengths.of([5]))
-    assert not account.roomy
+    assert not account.is_half_free

@@ -182,7 +182,7 @@ def test_a_gap_is_reported_even_if_the_message_that_carries_it_is_dropped(
     assert len(read) + sum(told) == 8 + sum(gaps.values())
     account = heard._account
     assert account.missed == sum(gaps.values())
-    assert account.missed + account.dropped + account.turned_away == sum(told)
+    assert account.missed + account.dropped + account.refused == sum(told)
 
 
 def test_a_notification_waits_behind_commands_that_are_held_back(hall: Hall) -> None:

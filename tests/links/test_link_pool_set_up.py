@@ -169,7 +169,7 @@ def test_of_two_addresses_that_answer_one_link_is_used() -> None:
 @clause("BUS-CHAN-6")
 @pytest.mark.parametrize("dials", [False, True])
 @pytest.mark.parametrize("limit", [10, FRAME_BYTES_MAX - 1, FRAME_BYTES_MAX])
-def test_a_link_that_takes_less_than_a_frame_is_turned_away(
+def test_a_link_that_takes_less_than_a_frame_is_refused(
     limit: int, *, dials: bool
 ) -> None:
     """Both the dialler and the listener reject it; the peer and the log learn it."""

@@ -82,7 +82,7 @@ class Recorded:
         letters = counters.letters.values()
         done = {
             0: sum(each.taken_by is not None for each in letters),
-            int(Flag.MULTICAST): sum(counters.heard.values()),
+            int(Flag.NOTIFICATION): sum(counters.heard.values()),
             int(Flag.ANSWER): sum(each.answers for each in letters),
         }
         for sort, count in done.items():

@@ -48,7 +48,7 @@ def test_each_message_acknowledges_the_one_before_it() -> None:
     for process in (talk.near, talk.far):
         for peer in process.remote.topology.peers.values():
             assert peer.counters.posted == peer.counters.ended + sum(
-                [each.present for each in peer.all_relays()]
+                [each.in_transit for each in peer.all_relays()]
             )
 
 
