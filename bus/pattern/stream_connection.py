@@ -51,8 +51,10 @@ _TURN_BYTES: Final = 1 << 18
 _GRACE_S: Final = 0.25
 _GRACE_ROUND_TRIPS: Final = 2
 _GRACE_MAX_S: Final = 0.9
-# How soon a native peer gets the account of this end, in seconds.
+# How soon a native peer gets the accounts of this end, in seconds: soon, since its
+# `drain` waits for them; later if the previous ones left less than the interval before.
 _REPORT_S: Final = 0.02
+_REPORT_INTERVAL_S: Final = 0.1
 _HOPS_MAX: Final = 8
 # Before the body of a PAIR1 message; around a long message, or of a run of short ones.
 _HOPS_BYTES: Final = 4
@@ -127,6 +129,8 @@ class StreamConnection:
         self._ended: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
         self._owes_report: bool = False  # until the peer takes more
+        self._reported_at: float = -_REPORT_INTERVAL_S
+        self._reported: tuple[Control, ...] = ()  # the accounts that the peer has
         self._writer: Final = StreamWriter(
             socket,
             config,
@@ -282,7 +286,7 @@ class StreamConnection:
         if self._protocol.agreed is EndpointType.NATIVE_BUS:
             if not isinstance(self._framing, NativeFraming):
                 self._framing = NativeFraming(self._node.config.message_bytes)
-                self._put_control(Hello(self._node.id))
+                self._put_controls(Hello(self._node.id))
             if not frames:
                 return
             hello = native.decode(frames.pop(0))
@@ -352,8 +356,10 @@ class StreamConnection:
         self._driver.call(flush, self)
 
     def report(self) -> None:
-        """Send the account of this end soon; for any thread."""
-        self._call_later(_REPORT_S, StreamConnection._report)
+        """Send the accounts of this end soon; for any thread."""
+        # A change since `accounts_of` is due only after the interval.
+        rest_s = self._reported_at + _REPORT_INTERVAL_S - _sync.monotonic()
+        self._call_later(max(_REPORT_S, rest_s), StreamConnection._report)
 
     def refresh(self) -> None:
         """Do nothing: the peer sends its account by itself."""
@@ -369,12 +375,18 @@ class StreamConnection:
             # replaces the earlier ones.
             self._owes_report = True
         elif self._pipe is not None and self._pipe.node is not None and not self._ended:
-            for account in self._node.accounts_of(self._pipe):
-                self._put_control(account)
+            self._reported_at = _sync.monotonic()  # first: see `report`
+            accounts = self._node.accounts_of(self._pipe)
+            if changed := [each for each in accounts if each not in self._reported]:
+                self._reported = accounts
+                self._put_controls(*changed)
 
-    def _put_control(self, control: Control) -> None:
-        frame = native.encode(control)
-        self.queue.put_control(frame_head(len(frame), is_ipc=self._is_ipc) + frame)
+    def _put_controls(self, *controls: Control) -> None:
+        """Send frames without messages, in one write with all that wait."""
+        frames = [native.encode(control) for control in controls]
+        self.queue.put_control(
+            b"".join([frame_head(len(f), is_ipc=self._is_ipc) + f for f in frames])
+        )
         self.queue.flush()
         self._node.on_room()
 
