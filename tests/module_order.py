@@ -224,10 +224,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "undelivered_messages",
         "inbound",
         "inbound_messages",
-        "name_conflicts",
-        "dial_failures",
         "master_dialler",
-        "discovered_machines",
+        "name_conflicts",
+        "machine_dialler",
         "link_table",
         "known_machines",
         "keep_alive",
@@ -492,7 +491,7 @@ PARTS: Mapping[str, str] = {
         core: __init__ deadlines timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
-        core/remote: __init__ control_frames dial_failures fast_path handshake
+        core/remote: __init__ control_frames fast_path handshake
             idle_links idle_relays inbound inbound_messages keep_alive link link_table
             master_dialler name_registry outbound_messages own_searches
             pending_names process_loss proxies relays remote_manager requests resolver
@@ -542,8 +541,8 @@ PARTS: Mapping[str, str] = {
         cli: keys machines network_doctor shared_names
         core: discovery/
         core/local: any_machine_names
-        core/remote: any_machine_searches candidates discovered_machines
-            known_machines name_conflicts
+        core/remote: any_machine_searches candidates known_machines
+            machine_dialler name_conflicts
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery

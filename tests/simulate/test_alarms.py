@@ -35,9 +35,9 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
         if peer.session.link is None:
             wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
             yield Rank.PEERS, peer.since + wait
-    dialler = remote.links.dialler
-    for at in dialler.redial_at.values():
-        yield Rank.DIALS, max(at, dialler._turn_at())
+    yield Rank.DIALS, remote.links.dialler.redial_at
+    for at in remote.machines.redial_at.values():
+        yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
     for peer in remote.keep_alive._linked():
         yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
     for tasks in (remote._remote_presence._own, remote._remote_presence._passed_on):

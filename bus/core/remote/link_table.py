@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import HangUp
-from bus.core.remote.dial_failures import DialFailure
 from bus.core.remote.handshake import (
     handshake,
     needs_no_link,
@@ -19,7 +18,7 @@ from bus.core.remote.handshake import (
     welcome,
 )
 from bus.core.remote.link import Link, LinkState
-from bus.core.remote.master_dialler import MasterDialler, is_static
+from bus.core.remote.master_dialler import DialFailure, MasterDialler, is_static
 from bus.core.timers import Rank
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
@@ -29,7 +28,7 @@ from bus.rights import UNRESTRICTED
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.handshake import Objection
-    from bus.core.remote.name_conflicts import NameConflicts
+    from bus.core.remote.machine_dialler import MachineDialler
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
@@ -45,8 +44,8 @@ _WORDS_MAX: Final = 256  # characters of an error description
 class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
-    dialler: dials the masters of machines.
-    conflicts: the machines that have one name.
+    dialler: dials the master of this machine.
+    machines: dials the masters of other machines, and knows those that have one name.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
@@ -56,8 +55,8 @@ class LinkTable:
         "_topology",
         "_undelivered_messages",
         "by_number",
-        "conflicts",
         "dialler",
+        "machines",
         "refusal",
     )
 
@@ -67,14 +66,14 @@ class LinkTable:
         relays: Relays,
         undelivered_messages: UndeliveredMessages,
         dialler: MasterDialler,
-        conflicts: NameConflicts,
+        machines: MachineDialler,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
         self._alarm: Final = topology.timers.alarm(Rank.LINKS, self._drop_late)
         self.dialler: Final = dialler
-        self.conflicts: Final = conflicts
+        self.machines: Final = machines
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
 
@@ -110,10 +109,10 @@ class LinkTable:
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
-            self.dialler.on_dialled(key[0], now)
+            self.machines.on_dialled(key[0], now)
         # A machine with the name of this one may be this one: its answer shows that.
         if credentials.machine not in {None, self._topology.me.machine}:
-            self.dialler.on_found_at(key[0], credentials.machine)
+            self.machines.on_found_at(key[0], credentials.machine)
         self._alarm.by(now + self._topology.limits.connect_timeout_s)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
@@ -173,7 +172,7 @@ class LinkTable:
             return None
         objected = objection(self._topology, identity, link.credentials)
         if objected is None:
-            return self.conflicts.on_claim(identity, now)
+            return self.machines.conflicts.on_claim(identity, now)
         named_alike = objected.reason is Reason.MACHINE_NAME
         return Reason.MACHINE_NAME if named_alike else None
 
@@ -224,22 +223,22 @@ class LinkTable:
             return
         key = link.wanted[0]
         if conflict:
-            self.dialler.on_twin(key)
+            self.machines.on_twin(key)
         if conflict or reason is Reason.BUSY:
-            self.dialler.forget_found_at(key)
+            self.machines.forget_found_at(key)
         if is_static(key) or reason is Reason.BUSY:
-            self.dialler.redial(key, now)  # the machine there may change
+            self.machines.redial(key, now)  # the machine there may change
 
     def _on_conflict(self, link: Link, name: str, now: float) -> str:
         """Report that the peer of a link has the name of another machine.
 
         Returns the address of that other machine; "" if it is this one.
         """
-        address = self._address(link)
+        address, conflicts = self._address(link), self.machines.conflicts
         if name == self._topology.me.machine:
-            self.conflicts.note_own(address, now)
+            conflicts.note_own(address, now)
             return ""
-        holder = self.conflicts.linked(name)
+        holder = conflicts.linked(name)
         where = ""
         if holder is not None:
             where = self._address(self.by_number[holder.session.link or 0])
@@ -247,14 +246,13 @@ class LinkTable:
             holder.session.send_link_frame(error)
         at = f" at {where}" if where else ""
         linked = f"the one{at}, which has the link,"
-        self.conflicts.note(name, address, linked, now)
+        conflicts.note(name, address, linked, now)
         return where
 
     def _address(self, link: Link) -> str:
         """Return the address that was dialled, or the host that has dialled."""
         if link.wanted is not None:
-            key, dialler = link.wanted[0], self.dialler
-            return dialler.address_of(key) if key in dialler.targets() else key
+            return self.machines.address_of(link.wanted[0])
         return link.credentials.host
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
@@ -268,16 +266,16 @@ class LinkTable:
         assert link.wanted is not None
         assert link.kind is not None
         if link.kind is LinkKind.SIGNALLING:
-            self.dialler.redial(link.wanted[0], now)
+            self._redial(link.wanted[0], now)
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
             elif frame.reason is Reason.DUPLICATE:
-                self.dialler.on_twin(link.wanted[0])
+                self.machines.on_twin(link.wanted[0])
                 # Both sides have dialled. Without a certificate, the frame tells that
                 # the other link leads to the same machine.
                 proved = link.credentials.machine
                 if frame.machine and proved in {None, self._topology.me.machine}:
-                    self.dialler.on_found_at(link.wanted[0], frame.machine)
+                    self.machines.on_found_at(link.wanted[0], frame.machine)
             elif frame.reason is Reason.MACHINE_NAME:
                 self._on_machine_name(link, link.wanted[0], frame, now)
             elif frame.reason is not Reason.BUSY:
@@ -298,9 +296,9 @@ class LinkTable:
         It is at the dialled address, or the machine there has a link with it.
         """
         if frame.machine == self._topology.me.machine:
-            self.conflicts.note_own(self._address(link), now)
+            self.machines.conflicts.note_own(self._address(link), now)
             return
-        self.conflicts.note_own(frame.text, now)
+        self.machines.conflicts.note_own(frame.text, now)
         why = f"{key} refuses this process: {frame.reason.value}"
         self._note(link, why, now, is_refusal=True)
 
@@ -321,7 +319,7 @@ class LinkTable:
         Its text is the address of the other one; "" if the peer does not know it.
         """
         if self._topology.is_master and peer.machine != self._topology.me.machine:
-            self.conflicts.note_own(frame.text, now)
+            self.machines.conflicts.note_own(frame.text, now)
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Record the identity of the peer; use the link, unless a better one exists."""
@@ -336,16 +334,17 @@ class LinkTable:
             self._object(link, objected, identity, now)
             return
         if link.wanted is not None:
-            self.dialler.on_found_at(link.wanted[0], identity.machine)
+            self.machines.on_found_at(link.wanted[0], identity.machine)
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
             self._refuse(link, Reason.DUPLICATE, identity, now)
             return
         link.state = LinkState.OPENING
         if link.kind is LinkKind.SIGNALLING:
-            self.dialler.reset_delay(key[0])
+            self.dialler.reset_delay()
+            self.machines.reset_delay(key[0])
             if link.wanted is not None:
-                self.dialler.reset_delay(link.wanted[0])
+                self.machines.reset_delay(link.wanted[0])
         link.identity = identity
         peer.role, peer.machine_id = identity.role, identity.machine_id
         peer.message_bytes_max = frame.message_bytes_max
@@ -376,7 +375,7 @@ class LinkTable:
         """Record why the dial of another machine's master has failed."""
         if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
             failure = DialFailure(why, is_refusal)
-            self.dialler.note_failure(link.wanted[0], failure, now)
+            self.machines.note_failure(link.wanted[0], failure, now)
 
     def _object(
         self, link: Link, objected: Objection, identity: Identity, now: float
@@ -461,21 +460,30 @@ class LinkTable:
         peer.parted = parted
         peer.closing, peer.idle_since = False, None
         if link.kind is LinkKind.SIGNALLING:
-            if link.wanted is not None:
-                self.dialler.dial(link.wanted[0], now)
+            if link.wanted is None:
+                self.machines.on_accepted_link_lost(peer.machine, now)
+            elif link.wanted[0] == self._topology.me.machine:
+                self.dialler.dial()
             else:
-                self.dialler.on_accepted_link_lost(peer.machine, now)
-            self.dialler.redial_static(peer.machine, now)
+                self.machines.dial(link.wanted[0], now)
+            self.machines.redial_static(peer.machine, now)
         else:
             self._relays.dial(peer)
 
     def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
         """Dial again after the loss of a link that was not yet open."""
         if kind is LinkKind.SIGNALLING:
-            self.dialler.redial(key[0], now)
+            self._redial(key[0], now)
         elif (peer := self._topology.peers.get(key)) is not None:
             peer.dialling = False
             self._relays.dial(peer)
+
+    def _redial(self, key: str, now: float) -> None:
+        """Dial a master again later, by its machine or its static address."""
+        if key == self._topology.me.machine:
+            self.dialler.redial(now)
+        else:
+            self.machines.redial(key, now)
 
     def on_dial_failed(
         self, kind: LinkKind, key: Key, now: float, failure: DialFailure | None = None
@@ -485,9 +493,12 @@ class LinkTable:
         failure: the reason, if it is known.
         """
         if kind is LinkKind.SIGNALLING:
+            if key[0] == self._topology.me.machine:
+                self.dialler.on_dial_failed(now)
+                return
             if failure is not None:
-                self.dialler.note_failure(key[0], failure, now)
-            self.dialler.on_dial_failed(key[0], now)
+                self.machines.note_failure(key[0], failure, now)
+            self.machines.on_dial_failed(key[0], now)
             return
         peer = self._topology.peers.get(key)
         if peer is None or not peer.dialling:
