@@ -43,9 +43,9 @@ from bus.api.task import Task, Where
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
+from bus.core.local.trace import Journal
 from bus.durability import Durability
 from bus.horizon.format import Owner
-from bus.journal.writer import Journal
 from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility

@@ -28,7 +28,7 @@ def told(
 ) -> tuple[StoredJournal, list[Record]]:
     """Return the records between the journal's first record and its last."""
     with Journal(folder, machine="here") as journal:
-        tell(BusRecorder(journal))
+        tell(journal._trace_sink())
     (stored,) = open_journals(folder)
     return stored, [one for one in stored.records() if one.kind >= RecordKind.REGISTER]
 
@@ -111,7 +111,8 @@ def test_a_recorder_that_fails_is_switched_off_with_one_line_in_the_log(
             Broken.calls += 1
             raise RuntimeError("broken")
 
-    recorder = BusRecorder(Broken())  # type: ignore[arg-type] # fails on purpose
+    broken = Broken()
+    recorder = BusRecorder(broken.emit, broken.name)
     with caplog.at_level(logging.ERROR, "bus.journal"):
         for _ in range(3):
             call(recorder)

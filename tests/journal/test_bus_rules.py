@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.events import BusOperation
-from bus.journal.bus_recorder import BusRecorder
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
@@ -320,7 +319,7 @@ def test_the_operations_of_a_recorder_are_checked_against_the_rules(
 ) -> None:
     """From the call of the recorder to the verdict."""
     with Journal(tmp_path) as journal:
-        recorder = BusRecorder(journal)
+        recorder = journal._trace_sink()
         recorder.on_registered(A, "a")
         recorder.on_registered(B, "b")
         for mid in (1, 2):
