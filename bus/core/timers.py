@@ -23,6 +23,8 @@ __all__ = ["Alarm", "Rank", "Timers"]
 class Rank(enum.IntEnum):
     """The order of the parts that are due in one call."""
 
+    MESSAGES = enum.auto()
+    RELAYS = enum.auto()
     STREAMS = enum.auto()
     REPEATED_SEARCHES = enum.auto()
     NEW_ADDRESSES = enum.auto()
@@ -35,6 +37,8 @@ class Rank(enum.IntEnum):
     KEEP_ALIVE = enum.auto()
     NAMES = enum.auto()
     PRESENCE = enum.auto()
+    CONFIRMATIONS = enum.auto()
+    ADOPTED_SUBSCRIPTIONS = enum.auto()
 
 
 class Alarm:

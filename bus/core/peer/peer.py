@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.session import Session
+    from bus.core.timers import Alarm
     from bus.registration import Key
     from bus.rights import Credentials, Rights
 
@@ -66,6 +67,7 @@ class Peer:
     relays: the relays of its tasks here, by the numbers it assigned.
     active: those of its relays, and of its audience, that may hold a message or a
       request. A relay enters with each message; `active_relays` drops the others.
+    message_alarm: is set for the deadline of each message in a relay.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
     counters: counters of messages for its tasks; notifications: of notifications only.
@@ -97,6 +99,7 @@ class Peer:
         "joined",
         "key",
         "machine_id",
+        "message_alarm",
         "message_bytes_max",
         "notifications",
         "parted",
@@ -122,8 +125,10 @@ class Peer:
         *,
         limits: Limits,
         counters: RelayCounters,
+        message_alarm: Alarm,
     ) -> None:
         self.key: Final = key
+        self.message_alarm: Final = message_alarm
         self.counters: Final = RelayCounters(counters)
         self.notifications: Final = RelayCounters(self.counters)
         self.session: Final = session

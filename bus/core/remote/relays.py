@@ -9,6 +9,7 @@ messages sent since.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from bus.core.local.actions import Dial, Vacate
 from bus.core.local.routing_table import Entry
 from bus.core.peer.relay import AUDIENCE, Relay, RelayState
 from bus.core.remote.proxies import Proxies
+from bus.core.timers import Rank
 from bus.core.wire import LinkKind
 from bus.errors import WireError
 from bus.registration import Visibility
@@ -44,6 +46,7 @@ class Relays:
     """
 
     __slots__ = (
+        "_alarm",
         "_changed",
         "_host",
         "_manager",
@@ -63,6 +66,7 @@ class Relays:
         relay_account: Callable[[Characteristics], object],
     ) -> None:
         self._topology: Final = topology
+        self._alarm: Final = topology.timers.alarm(Rank.RELAYS, self._expire)
         self._manager: Final = manager
         self._host: Final = host
         self._relay_account: Final = relay_account
@@ -195,6 +199,8 @@ class Relays:
             )
             relay.client = self._relay_account(task)
             relay.provisional = provisional
+            if provisional:
+                self._alarm.by(self._expires_at(relay))
             peer.relays[task.relay] = relay
             if provisional:
                 self._unconfirmed.append(relay)
@@ -318,6 +324,7 @@ class Relays:
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
         """Release a relay; its remaining commands go elsewhere."""
         self._changed.append(relay)
+        relay.peer.active.pop(relay, None)
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)
         state, relay.state = relay.state, RelayState.UNNAMED
@@ -340,20 +347,21 @@ class Relays:
     # Time. An unconfirmed relay expires unless its own process confirms it in time: the
     # task may have deregistered in between, when no peer was left to report that.
 
-    def next_deadline(self) -> float | None:
-        """Return when an unconfirmed relay expires, in seconds; None for never."""
-        self._drop_settled()
-        first = next(filter(self.may_expire, self._unconfirmed), None)
-        return None if first is None else self._expires_at(first)
+    def _expire(self, now: float) -> float | None:
+        """Release the unconfirmed relays whose time has passed.
 
-    def expire(self, now: float) -> None:
-        """Release the unconfirmed relays whose time has passed."""
+        Return when the next one expires, in seconds; None for never.
+        """
         self._drop_settled()
+        again_at = math.inf
         for relay in self._unconfirmed:
-            if self._expires_at(relay) > now:
-                return  # as are all later ones
+            if self._expires_at(relay) > now:  # and that of all later ones
+                return min(again_at, self._expires_at(relay))
             if self.may_expire(relay):
                 self._forget(relay, [])
+            elif _is_provisional(relay):  # its last message ends without a call here
+                again_at = now + self._topology.limits.linger_s
+        return None if again_at == math.inf else again_at
 
     @staticmethod
     def may_expire(relay: Relay) -> bool:

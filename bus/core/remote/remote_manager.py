@@ -210,6 +210,7 @@ class RemoteManager:
         for peer in self.topology.joined():
             self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
+        self.remote_subscriptions.on_master(now)
         self.name_registry.become_master(now, others)
         self._dialler.begin(now)
         return self.topology.take_actions()
@@ -316,15 +317,12 @@ class RemoteManager:
 
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
-        self._undelivered_messages.expire(now)
-        self.relays.expire(now)
         self.resolver.own.end_found()
         for peer in list(self.topology.peers.values()):
             if self.idle_links.is_due(peer, now):
                 self.idle_links.ask(peer)
         self.topology.timers.run(now)
         self.idle_relays.tick(now)
-        self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
         return self.topology.take_actions()
 
@@ -332,18 +330,14 @@ class RemoteManager:
         """Return when `tick` has work to do; None for never."""
         self.idle_links.review(now)
         self.idle_relays.review(now)
-        self.remote_subscriptions.review(now)
         times = [
             self.topology.timers.next(),
-            self.remote_subscriptions.next_deadline(),
-            self.relays.next_deadline(),
             self.idle_relays.next_deadline(),
         ]
         for peer in self.topology.peers.values():
             times.append(peer.acks.next_check(now, ready=peer.session.ready))
             if peer.idle_since is not None:
                 times.append(self.idle_links.due_at(peer))
-            times += [relay.next_deadline() for relay in peer.active_relays()]
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:

@@ -18,6 +18,7 @@ from bus.core.peer.peer import characteristics
 from bus.core.remote.confirmations import Confirmations
 from bus.core.remote.matches import Matches
 from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
+from bus.core.timers import Rank
 from bus.core.wire import AddRelay, Error, Pong
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
@@ -50,7 +51,7 @@ class RemoteSubscriptions:
     """
 
     __slots__ = (
-        "_check_adopted_at",
+        "_adoption_alarm",
         "_confirmations",
         "_idle_relays",
         "_manager",
@@ -80,7 +81,9 @@ class RemoteSubscriptions:
         )
         self.matches: Final = Matches(topology, manager, relays, self.ledger)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
-        self._check_adopted_at: float | None = None
+        self._adoption_alarm: Final = topology.timers.alarm(
+            Rank.ADOPTED_SUBSCRIPTIONS, self._check_all_adopted
+        )
         self._confirmations: Final = Confirmations(topology)
 
     # Tasks of this process.
@@ -257,8 +260,11 @@ class RemoteSubscriptions:
 
     def on_joined(self, peer: Peer) -> None:
         """Send a newly joined peer the requests that it has not received."""
-        self._confirmations.on_joined()
         self.ledger.offer(peer)
+
+    def on_master(self, now: float) -> None:
+        """Note that this process has become master."""
+        self._confirmations.on_master(now)
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """Drop the requests of a lost process; adopt subscriptions that it forwarded.
@@ -267,6 +273,7 @@ class RemoteSubscriptions:
         the lost process may not have forwarded the cancellation.
         """
         for request in self.ledger.lose(peer, self._heir):
+            self._adoption_alarm.by(now + self._topology.limits.connect_timeout_s)
             self._check_adopted(request, now)
         self._confirmations.on_process_lost(peer, self.ledger.get)
 
@@ -303,32 +310,20 @@ class RemoteSubscriptions:
 
     # Time.
 
-    def review(self, now: float) -> None:
-        """Schedule the next check of the adopted requests."""
-        self._confirmations.review(now)
-        if not any(request.adopted for request in self.ledger.all()):
-            self._check_adopted_at = None
-        elif self._check_adopted_at is None:
-            self._check_adopted_at = now + self._topology.limits.connect_timeout_s
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do, in seconds; None for never."""
-        times = self._check_adopted_at, self._confirmations.next_deadline()
-        return min((at for at in times if at is not None), default=None)
-
-    def tick(self, now: float) -> None:
+    def _check_all_adopted(self, now: float) -> float | None:
         """Check the adopted requests again, until a master forwards them anew.
 
         One check is not enough: the asker may cancel the subscription before it learns
         that its master is lost.
         """
-        self._confirmations.tick(now)
-        if self._check_adopted_at is not None and self._check_adopted_at <= now:
-            self._check_adopted_at = None
-            for request in self.ledger.all():
-                if request.adopted:
-                    self._check_adopted(request, now)
-        self.review(now)
+        for request in self._adopted():
+            self._check_adopted(request, now)
+        if self._adopted():
+            return now + self._topology.limits.connect_timeout_s
+        return None
+
+    def _adopted(self) -> list[Request[Subscribe]]:
+        return [request for request in self.ledger.all() if request.adopted]
 
     def repeat(self) -> None:
         """Send own requests again: a lost notifier may be registered elsewhere."""
