@@ -25,6 +25,7 @@ class Rank(enum.IntEnum):
 
     MESSAGES = enum.auto()
     RELAYS = enum.auto()
+    IDLE_LINKS = enum.auto()
     STREAMS = enum.auto()
     REPEATED_SEARCHES = enum.auto()
     NEW_ADDRESSES = enum.auto()
@@ -37,6 +38,7 @@ class Rank(enum.IntEnum):
     KEEP_ALIVE = enum.auto()
     NAMES = enum.auto()
     PRESENCE = enum.auto()
+    IDLE_RELAYS = enum.auto()
     CONFIRMATIONS = enum.auto()
     ADOPTED_SUBSCRIPTIONS = enum.auto()
 

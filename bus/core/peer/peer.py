@@ -51,8 +51,6 @@ class Peer:
       of which is a master.
     bound: True if any link was ever bound to it.
     since: when it last had a link, or was created, in seconds.
-    idle_since: when this process ceased to need the link, in seconds; None if it needs
-      the link.
     dialling: True while a link to it is being set up.
     closing: True if it was asked to close the link, and has not refused.
     pid: its process id on its own system; None until a link has stated it.
@@ -94,7 +92,6 @@ class Peer:
         "credentials",
         "dialling",
         "flooded",
-        "idle_since",
         "inside_address",
         "joined",
         "key",
@@ -138,7 +135,6 @@ class Peer:
         self.joined: bool = False
         self.bound: bool = False
         self.since: float = now
-        self.idle_since: float | None = None
         self.closing: bool = False
         self.dialling: bool = False
         self.pid: int | None = None

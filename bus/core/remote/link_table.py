@@ -360,7 +360,7 @@ class LinkTable:
         link.peer = peer
         if peer.credentials is None:
             peer.set_credentials(link.credentials)
-        peer.closing, peer.idle_since = False, None
+        peer.closing = False
         peer.received_at = peer.pinged_at = now
         peer.ping, peer.round_trip_s = 0, None
         self.on_process_up(peer, identity)
@@ -459,7 +459,7 @@ class LinkTable:
         self._topology.await_link(peer)
         peer.session.detach()
         peer.parted = parted
-        peer.closing, peer.idle_since = False, None
+        peer.closing = False
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is not None:
                 self.dialler.dial(link.wanted[0], now)

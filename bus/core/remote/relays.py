@@ -43,11 +43,12 @@ class Relays:
     host: the host of relays, for their senders; relay_account: creates the account of
       each relay, which those senders use.
     proxies: the proxies of tasks of other buses, which use relays of this one.
+    on_changed: called for each relay just confirmed by its own process, or released.
+      The `IdleRelays` provide it.
     """
 
     __slots__ = (
         "_alarm",
-        "_changed",
         "_host",
         "_manager",
         "_numbers",
@@ -55,6 +56,7 @@ class Relays:
         "_tasks",
         "_topology",
         "_unconfirmed",
+        "on_changed",
         "proxies",
     )
 
@@ -74,8 +76,7 @@ class Relays:
         self._numbers = itertools.count(AUDIENCE + 1)
         # Local tasks that other processes may know, by relay number.
         self._tasks: Final[dict[int, Entry]] = {}
-        # Relays just confirmed by their own processes, and relays just released.
-        self._changed: list[Relay] = []
+        self.on_changed: Callable[[Relay], None]
         # The provisional relays, in the order of their creation. Those that were
         # confirmed or released since leave it in `_drop_settled`.
         self._unconfirmed: Final[deque[Relay]] = deque()
@@ -207,7 +208,7 @@ class Relays:
         elif not provisional:
             relay.provisional = False
         if news:
-            self._changed.append(relay)
+            self.on_changed(relay)
         private = Visibility.PRIVATE in {task.visibility, relay.entry.visibility}
         if not (private or task.closed):
             self._name(relay)
@@ -300,11 +301,6 @@ class Relays:
         """Return True if a local task uses the relay or subscribes to its task."""
         return bool(relay.users or self.audience(relay))
 
-    def take_changed(self) -> list[Relay]:
-        """Return and clear the list of created, confirmed and released relays."""
-        changed, self._changed = self._changed, []
-        return changed
-
     # Departures.
 
     def on_eliminate(self, registration: object) -> None:
@@ -323,7 +319,7 @@ class Relays:
 
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
         """Release a relay; its remaining commands go elsewhere."""
-        self._changed.append(relay)
+        self.on_changed(relay)
         relay.peer.active.pop(relay, None)
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)

@@ -317,27 +317,16 @@ class RemoteManager:
 
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
-        self.resolver.own.end_found()
-        for peer in list(self.topology.peers.values()):
-            if self.idle_links.is_due(peer, now):
-                self.idle_links.ask(peer)
         self.topology.timers.run(now)
-        self.idle_relays.tick(now)
-        self.idle_links.review(now)
         return self.topology.take_actions()
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has work to do; None for never."""
-        self.idle_links.review(now)
-        self.idle_relays.review(now)
         times = [
             self.topology.timers.next(),
-            self.idle_relays.next_deadline(),
         ]
         for peer in self.topology.peers.values():
             times.append(peer.acks.next_check(now, ready=peer.session.ready))
-            if peer.idle_since is not None:
-                times.append(self.idle_links.due_at(peer))
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:
@@ -475,6 +464,8 @@ class RemoteManager:
             self.resolver.on_joined(peer, now)
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
+        self.resolver.own.end_found()
+        self.topology.on_use_ended(peer)  # if no task uses the link, it is closed
         self.keep_alive.on_link_open(peer, now)
 
 

@@ -158,6 +158,11 @@ class RemoteSubscriptions:
             if request.origin is not None and self.matches.is_match(request, task):
                 self.matches.answer(request, task, now)
 
+    def on_departure(self, task: Entry) -> None:
+        """Note that the subscribers of a task here need no link for it any more."""
+        for peer in self.matches.subscribed_peers(task):
+            self._topology.on_use_ended(peer)
+
     def is_notifier(self, peer: Peer) -> bool:
         """Return True if any task of this process subscribes to one of a peer."""
         return any(map(self._relays.audience, peer.relays.values()))
@@ -213,8 +218,7 @@ class RemoteSubscriptions:
         """Drop a request that its asker cancels."""
         request = self.ledger.get(frame.id)
         if request is not None and request.origin is peer:
-            self.ledger.end(request)
-            self._confirmations.forget(frame.id)
+            self._end(request)
 
     def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
         """Handle an answer, or forward it; False if its request is unknown."""
@@ -272,6 +276,9 @@ class RemoteSubscriptions:
         Each adopted request is checked at once: the asker may have cancelled it, and
         the lost process may not have forwarded the cancellation.
         """
+        for request in self.ledger.all():
+            if request.origin is peer:
+                self._on_use_ended(request)
         for request in self.ledger.lose(peer, self._heir):
             self._adoption_alarm.by(now + self._topology.limits.connect_timeout_s)
             self._check_adopted(request, now)
@@ -307,6 +314,13 @@ class RemoteSubscriptions:
     def _end(self, request: Request[Subscribe]) -> None:
         self.ledger.end(request)
         self._confirmations.forget(request.frame.id)
+        self._on_use_ended(request)
+
+    def _on_use_ended(self, request: Request[Subscribe]) -> None:
+        """Note that an asker may not need a link for its subscription any more."""
+        asker = self._topology.peers.get(request.asker)
+        if asker is not None:
+            self._topology.on_use_ended(asker)
 
     # Time.
 

@@ -48,6 +48,8 @@ class Topology:
     lose: declares a process lost; drop_peer: drops a live process that needs no link;
       await_link: notes that a process has no link. The `ProcessLoss` provides them,
       since it reaches the whole state of a process.
+    on_use_ended: notes that one use of the link with a process has ended, by a task or
+      by a subscription. The `IdleLinks` provide it.
     message_alarm: is set for the deadline of each message in a relay. The
       `UndeliveredMessages` provide it.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
@@ -75,6 +77,7 @@ class Topology:
         "me",
         "message_alarm",
         "newest_epoch",
+        "on_use_ended",
         "outside",
         "peers",
         "role",
@@ -111,6 +114,7 @@ class Topology:
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
         self.await_link: Callable[[Peer], None]
+        self.on_use_ended: Callable[[Peer], None]
         self.message_alarm: Alarm
         self.newest_epoch: Callable[[str], int]
         self._nonces: Final = nonces
