@@ -23,6 +23,7 @@ __all__ = ["Alarm", "Rank", "Timers"]
 class Rank(enum.IntEnum):
     """The order of the parts that are due in one call."""
 
+    PARKED_MESSAGES = enum.auto()
     MESSAGES = enum.auto()
     RELAYS = enum.auto()
     IDLE_LINKS = enum.auto()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float | None]]:
     """Yield the deadlines of all parts, found by a scan of their state."""
     resolver = remote.resolver
+    yield Rank.PARKED_MESSAGES, parked_deadline(remote, now)
     yield (
         Rank.STREAMS,
         min(remote.inbound_messages._streams._ended.values(), default=None),

@@ -37,6 +37,7 @@ from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
+from bus.core.timers import Rank
 from bus.core.wire import LinkKind, Reason, Role
 from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
@@ -61,6 +62,10 @@ if TYPE_CHECKING:
     from bus.rights import Credentials
 
 __all__ = ["RemoteManager"]
+
+# Parked messages whose deadlines are so close, in seconds, expire together; usually the
+# `ParkedExpiry` is first.
+_TOGETHER_S: Final = 0.005
 
 
 class RemoteManager:
@@ -151,6 +156,10 @@ class RemoteManager:
             self.remote_subscriptions,
             self.links,
         )
+        self._parked_alarm: Final = topology.timers.alarm(
+            Rank.PARKED_MESSAGES, self._expire_parked
+        )
+        manager.parked.alarm = self._parked_alarm
         self._rows: Final = {row.kind: row for row in self._table()}
         manager.remote = self.task_announcer  # last: from now on tasks call it
 
@@ -197,6 +206,7 @@ class RemoteManager:
         now: the time, in seconds.
         others: for a master, as for `become_master`.
         """
+        self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
         self._dialler.begin(now)
         return self.topology.take_actions()
@@ -319,6 +329,12 @@ class RemoteManager:
         """Handle expired timers: drop, close and retry."""
         self.topology.timers.run(now)
         return self.topology.take_actions()
+
+    def _expire_parked(self, now: float) -> float | None:
+        """Fail the parked messages that expired; return when the next ones do."""
+        self.manager.expire(now, self.topology.todo)
+        deadline = self.manager.parked.next_deadline()
+        return None if deadline is None else max(deadline, now + _TOGETHER_S)
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has work to do; None for never."""
