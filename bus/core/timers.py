@@ -23,6 +23,10 @@ __all__ = ["Alarm", "Rank", "Timers"]
 class Rank(enum.IntEnum):
     """The order of the parts that are due in one call."""
 
+    PARKED_MESSAGES = enum.auto()
+    MESSAGES = enum.auto()
+    RELAYS = enum.auto()
+    IDLE_LINKS = enum.auto()
     STREAMS = enum.auto()
     REPEATED_SEARCHES = enum.auto()
     NEW_ADDRESSES = enum.auto()
@@ -36,6 +40,9 @@ class Rank(enum.IntEnum):
     KEEP_ALIVE = enum.auto()
     NAMES = enum.auto()
     PRESENCE = enum.auto()
+    IDLE_RELAYS = enum.auto()
+    CONFIRMATIONS = enum.auto()
+    ADOPTED_SUBSCRIPTIONS = enum.auto()
 
 
 class Alarm:

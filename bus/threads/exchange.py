@@ -306,10 +306,6 @@ class Exchange:
             message._trace.number()
         return entry
 
-    def expire_parked(self, now: float) -> None:
-        """Fail the parked messages whose deadline has passed; part of a decision."""
-        self.manager.expire(now, self._todo)
-
     # Actions of the manager.
 
     @property

@@ -98,7 +98,7 @@ def read_all(task: Task) -> list[Any]:
 
 def expire_all(exchange: Exchange) -> None:
     def expire() -> list[Any]:
-        exchange.expire_parked(math.inf)
+        exchange.manager.expire(math.inf, exchange._todo)
         return []
 
     exchange.decide(expire)

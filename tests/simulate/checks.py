@@ -148,7 +148,7 @@ class Checks:
         hold(not process.manager.departures.leaving, f"{name}: somebody does not leave")
         hold(not process.manager.departures.unopened, f"{name}: somebody is not opened")
         hold(
-            remote.idle_relays.next_deadline() is None,
+            not remote.idle_relays._since,
             f"{name} keeps a relay for nobody",
         )
         counters = remote.topology.counters

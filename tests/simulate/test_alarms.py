@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
 from tests.simulate.process import LIMITS
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
+def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float | None]]:
     """Yield the deadlines of all parts, found by a scan of their state."""
     resolver = remote.resolver
+    yield Rank.PARKED_MESSAGES, parked_deadline(remote, now)
     yield (
         Rank.STREAMS,
         min(remote.inbound_messages._streams._ended.values(), default=None),
@@ -35,6 +37,11 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
         if peer.session.link is None:
             wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
             yield Rank.PEERS, peer.since + wait
+        for relay in peer.active_relays():
+            yield Rank.MESSAGES, relay.next_deadline()
+    for relay in filter(_is_provisional, remote.relays._unconfirmed):
+        expires_at = remote.relays._expires_at(relay)
+        yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
     yield Rank.DIALS, remote.links.dialler.redial_at
     for at in remote.machines.redial_at.values():
         yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
@@ -44,6 +51,11 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
         for task in tasks._tasks.values():
             yield Rank.PRESENCE, task.until
     yield Rank.NAMES, remote.name_registry._decides_at
+    subscriptions = remote.remote_subscriptions
+    if subscriptions._adopted():
+        yield Rank.ADOPTED_SUBSCRIPTIONS, now + waits.connect_timeout_s
+    if subscriptions._confirmations._awaits_joins:
+        yield Rank.CONFIRMATIONS, now + 1.0
 
 
 @pytest.mark.parametrize(
@@ -59,7 +71,7 @@ def test_no_part_has_a_deadline_before_its_alarm(
 
     def checks(remote: RemoteManager, now: float) -> float | None:
         alarms = {each.rank: each for each in remote.topology.timers._alarms}
-        for rank, deadline in deadlines(remote):
+        for rank, deadline in deadlines(remote, now):
             if deadline is not None:
                 assert alarms[rank].at <= deadline
                 checked.add(rank)

@@ -21,9 +21,10 @@ from bus.errors import BusFullError, UnresolvedError
 from bus.message import Incoming
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from bus.core.local.actions import Action, ActionQueue, Bind
+    from bus.core.timers import Alarm
     from bus.errors import BusError
 
 __all__ = ["Parked", "ParkedList", "Removal"]
@@ -75,6 +76,8 @@ class ParkedList:
             interrupt comes in between, these actions are lost, and `restore` puts
             their messages back.
 
+        alarm: is set for each deadline; None while this process is alone on the bus.
+
     Invariant: ``parked == resumed + given_up + len(self)``.
     """
 
@@ -83,6 +86,7 @@ class ParkedList:
         "_deadlines",
         "_in_all",
         "_per_name",
+        "alarm",
         "given_up",
         "parked",
         "removals",
@@ -100,6 +104,7 @@ class ParkedList:
         self.resumed: int = 0
         self.given_up: int = 0
         self.removals: tuple[Removal, ...] | None = None
+        self.alarm: Alarm | None = None
 
     def __len__(self) -> int:
         return self.parked - self.resumed - self.given_up
@@ -127,7 +132,7 @@ class ParkedList:
     def append(self, name: str, parked: Parked) -> None:
         """Add a message behind all others of that name."""
         message = parked.message
-        self._deadlines.add(((name, message), parked.deadline))
+        self._add_deadlines(name, (parked,))
         queue = self._by_name.get(name)
         if queue is None:
             first = OrderedDict({message: parked})
@@ -233,7 +238,9 @@ class ParkedList:
         """Return the earliest deadline; None if no message waits."""
         return self._deadlines.next()
 
-    def _add_deadlines(self, name: str, messages: Iterable[Parked]) -> None:
+    def _add_deadlines(self, name: str, messages: Collection[Parked]) -> None:
+        if self.alarm is not None:
+            self.alarm.by(min([each.deadline for each in messages], default=None))
         self._deadlines.add(
             *(((name, each.message), each.deadline) for each in messages)
         )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.session import Session
+    from bus.core.timers import Alarm
     from bus.registration import Key
     from bus.rights import Credentials, Rights
 
@@ -50,8 +51,6 @@ class Peer:
       of which is a master.
     bound: True if any link was ever bound to it.
     since: when it last had a link, or was created, in seconds.
-    idle_since: when this process ceased to need the link, in seconds; None if it needs
-      the link.
     dialling: True while a link to it is being set up.
     closing: True if it was asked to close the link, and has not refused.
     pid: its process id on its own system; None until a link has stated it.
@@ -66,6 +65,7 @@ class Peer:
     relays: the relays of its tasks here, by the numbers it assigned.
     active: those of its relays, and of its audience, that may hold a message or a
       request. A relay enters with each message; `active_relays` drops the others.
+    message_alarm: is set for the deadline of each message in a relay.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
     counters: counters of messages for its tasks; notifications: of notifications only.
@@ -92,11 +92,11 @@ class Peer:
         "credentials",
         "dialling",
         "flooded",
-        "idle_since",
         "inside_address",
         "joined",
         "key",
         "machine_id",
+        "message_alarm",
         "message_bytes_max",
         "notifications",
         "parted",
@@ -122,8 +122,10 @@ class Peer:
         *,
         limits: Limits,
         counters: RelayCounters,
+        message_alarm: Alarm,
     ) -> None:
         self.key: Final = key
+        self.message_alarm: Final = message_alarm
         self.counters: Final = RelayCounters(counters)
         self.notifications: Final = RelayCounters(self.counters)
         self.session: Final = session
@@ -133,7 +135,6 @@ class Peer:
         self.joined: bool = False
         self.bound: bool = False
         self.since: float = now
-        self.idle_since: float | None = None
         self.closing: bool = False
         self.dialling: bool = False
         self.pid: int | None = None

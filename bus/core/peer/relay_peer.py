@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.relay_counters import RelayCounters
     from bus.core.peer.session import Session
+    from bus.core.timers import Alarm
     from bus.registration import Key
 
 __all__ = ["RelayPeer"]
@@ -42,6 +43,10 @@ class RelayPeer(Protocol):
     @property
     def counters(self) -> RelayCounters:
         """Counters of all messages for its tasks."""
+
+    @property
+    def message_alarm(self) -> Alarm:
+        """The alarm that is set for each deadline of a message in a relay."""
 
     @property
     def notifications(self) -> RelayCounters:

@@ -359,7 +359,7 @@ class LinkTable:
         link.peer = peer
         if peer.credentials is None:
             peer.set_credentials(link.credentials)
-        peer.closing, peer.idle_since = False, None
+        peer.closing = False
         peer.received_at = peer.pinged_at = now
         peer.ping, peer.round_trip_s = 0, None
         self.on_process_up(peer, identity)
@@ -458,7 +458,7 @@ class LinkTable:
         self._topology.await_link(peer)
         peer.session.detach()
         peer.parted = parted
-        peer.closing, peer.idle_since = False, None
+        peer.closing = False
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is None:
                 self.machines.on_accepted_link_lost(peer.machine, now)

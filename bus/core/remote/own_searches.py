@@ -177,7 +177,7 @@ class OwnSearches:
             self._found[name] = None
 
     def end_found(self) -> None:
-        """End the searches for names found meanwhile that can be reached by now."""
+        """End the searches for found names that a new link reaches."""
         for name in list(self._found):
             self.end_unneeded(name)
 

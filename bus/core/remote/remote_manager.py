@@ -36,6 +36,7 @@ from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
+from bus.core.timers import Rank
 from bus.core.wire import LinkKind, Reason, Role
 from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
     from bus.rights import Credentials
 
 __all__ = ["RemoteManager"]
+
+# Parked messages whose deadlines are so close, in seconds, expire together; usually the
+# `ParkedExpiry` is first.
+_TOGETHER_S: Final = 0.005
 
 
 class RemoteManager:
@@ -147,6 +152,10 @@ class RemoteManager:
             self.remote_subscriptions,
             self.links,
         )
+        self._parked_alarm: Final = topology.timers.alarm(
+            Rank.PARKED_MESSAGES, self._expire_parked
+        )
+        manager.parked.alarm = self._parked_alarm
         self._rows: Final = {row.kind: row for row in self._table()}
         manager.remote = self.task_announcer  # last: from now on tasks call it
 
@@ -193,6 +202,7 @@ class RemoteManager:
         now: the time, in seconds.
         others: for a master, as for `become_master`.
         """
+        self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
         self._dialler.begin()
         self.machines.begin(now)
@@ -207,6 +217,7 @@ class RemoteManager:
         for peer in self.topology.joined():
             self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
+        self.remote_subscriptions.on_master(now)
         self.name_registry.become_master(now, others)
         self._dialler.begin()
         self.machines.begin(now)
@@ -314,34 +325,22 @@ class RemoteManager:
 
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
-        self._undelivered_messages.expire(now)
-        self.relays.expire(now)
-        self.resolver.own.end_found()
-        for peer in list(self.topology.peers.values()):
-            if self.idle_links.is_due(peer, now):
-                self.idle_links.ask(peer)
         self.topology.timers.run(now)
-        self.idle_relays.tick(now)
-        self.remote_subscriptions.tick(now)
-        self.idle_links.review(now)
         return self.topology.take_actions()
+
+    def _expire_parked(self, now: float) -> float | None:
+        """Fail the parked messages that expired; return when the next ones do."""
+        self.manager.expire(now, self.topology.todo)
+        deadline = self.manager.parked.next_deadline()
+        return None if deadline is None else max(deadline, now + _TOGETHER_S)
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has work to do; None for never."""
-        self.idle_links.review(now)
-        self.idle_relays.review(now)
-        self.remote_subscriptions.review(now)
         times = [
             self.topology.timers.next(),
-            self.remote_subscriptions.next_deadline(),
-            self.relays.next_deadline(),
-            self.idle_relays.next_deadline(),
         ]
         for peer in self.topology.peers.values():
             times.append(peer.acks.next_check(now, ready=peer.session.ready))
-            if peer.idle_since is not None:
-                times.append(self.idle_links.due_at(peer))
-            times += [relay.next_deadline() for relay in peer.active_relays()]
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:
@@ -479,6 +478,8 @@ class RemoteManager:
             self.resolver.on_joined(peer, now)
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
+        self.resolver.own.end_found()
+        self.topology.on_use_ended(peer)  # if no task uses the link, it is closed
         self.keep_alive.on_link_open(peer, now)
 
 

@@ -117,6 +117,7 @@ class TaskAnnouncer:
 
     def _end_sending(self, task: Entry, now: float, *, final: bool) -> None:
         self._idle_relays.on_departure(task)  # while relays list it as a user
+        self._remote_subscriptions.on_departure(task)
         self._outbound_messages.on_departure(task, final=final)
         self._own_searches.on_departure(task, now)
 
