@@ -300,10 +300,7 @@ class CommThread:
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
         if message._receipt is not None:
-            tracker = self._acknowledgement_tracker
-            tracker.note(message)
-            watched = message._receipt.peer.acks.in_exchange
-            if tracker.is_due(watched=watched):
+            if self._acknowledgement_tracker.note(message):
                 self._rounds.wake()
         if self._inbound_delivery.holds(message._to):
             self._resume_if_half_free(message._to, message._account)
