@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The longest time without an acknowledgement (`DelayedAcks.next_check`).
-_ACKNOWLEDGED_S = 25 * LIMITS.ack_delay_s
+_ACKNOWLEDGED_S = 50 * LIMITS.ack_delay_s
 
 
 # From end to end.
