@@ -362,7 +362,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus.cli": (
         "progress",
         "numbers",
-        "news",
+        "demo_events",
         "target",
         "text",
         "exits",
@@ -573,7 +573,7 @@ PARTS: Mapping[str, str] = {
     """,
     "demo": """
         demo/
-        cli: demo news
+        cli: demo demo_events
     """,
     "cli": """
         cli: __init__ bench conformance doctor exits finding json_text live numbers

@@ -18,7 +18,7 @@ import attrs
 import click
 
 from bus.cli.check import EXIT_CODES, show_result, violation_line
-from bus.cli.news import Ticker
+from bus.cli.demo_events import Ticker
 from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
 from bus.cli.text import warn
@@ -196,7 +196,7 @@ def _take_inventory(
             machines=machines,
             fault=plant,
             begun=begun,
-            news=Ticker(files, progress, two_machines=machines > 1).tell,
+            on_event=Ticker(files, progress, two_machines=machines > 1).tell,
         )
     _show_outage(outcome)
     _show_found(files, outcome)

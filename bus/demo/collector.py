@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.demo.carrier import Carrier
-    from bus.demo.messages import Content, News, Receipt
+    from bus.demo.messages import Content, Event, Receipt
 
 __all__ = ["COLLECTOR", "CONTENT", "Collector"]
 
@@ -149,13 +149,13 @@ class Collector:
     def _tell_complete(self, pass_number: int, index: int) -> None:
         with self._lock:
             told = self._told.setdefault(pass_number, set())
-            news = index not in told
+            is_new = index not in told
             told.add(index)
-            complete = news and len(told) == self._files
+            complete = is_new and len(told) == self._files
         if complete:
             self._tell(PassDone(pass_number))
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, event: Event) -> None:
         # Without a listener, or with one blocked for too long, the work continues.
         with suppress(BusFullError, UnknownTaskError):
-            self._task.notify(news)
+            self._task.notify(event)

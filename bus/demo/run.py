@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.demo.files import FileList
-    from bus.demo.messages import News
+    from bus.demo.messages import Event
     from bus.demo.worker_group import WorkerGroup
     from bus.message import Incoming, Presence
 
@@ -57,7 +57,7 @@ def take_inventory(
     machines: int = 1,
     fault: str | None = None,
     begun: Callable[[Path], None] = lambda _: None,
-    news: Callable[[News], None] = lambda _: None,
+    on_event: Callable[[Event], None] = lambda _: None,
 ) -> Outcome:
     """Index a list of files with tasks on a bus, and once serially.
 
@@ -69,7 +69,7 @@ def take_inventory(
     fault: the fault to inject into one queue, a key of `FAULTS`.
     begun: called in this thread, before any work, once the bus is open, with the folder
       in which this process records.
-    news: called in this thread with each report of progress.
+    on_event: called in this thread with each report of progress.
 
     Raises:
         OSError: the journal cannot be made.
@@ -92,7 +92,7 @@ def take_inventory(
             )
         )
         try:
-            done = _work(bus, workers, len(files), seconds, news)
+            done = _work(bus, workers, len(files), seconds, on_event)
         except BaseException:
             # After an interrupt, stop everything that was started.
             workers.abandon()
@@ -169,7 +169,7 @@ def _work(
     workers: WorkerGroup,
     files: int,
     seconds: float,
-    news: Callable[[News], None],
+    on_event: Callable[[Event], None],
 ) -> _Work:
     """Let all tasks do their work.
 
@@ -195,7 +195,7 @@ def _work(
         machines=others,
     )
     for each in heard:
-        news(each)
+        on_event(each)
     elapsed = _sync.monotonic() - began
     workers.end()
     numbers = range(1, work_list.passes + 1)
@@ -204,7 +204,7 @@ def _work(
     return _Work(inventories, elapsed, lister.unanswered)
 
 
-def _listen(bus: Bus, others: Iterable[str]) -> Iterator[News]:
+def _listen(bus: Bus, others: Iterable[str]) -> Iterator[Event]:
     """Subscribe to reports of the work; iterate until the collector leaves.
 
     others: the names of further tasks that report.
@@ -221,7 +221,7 @@ def _listen(bus: Bus, others: Iterable[str]) -> Iterator[News]:
         console.subscribe(name, heard.append, overflow="error")
     console.watch(COLLECTOR, seen.append)
 
-    def listening() -> Iterator[News]:
+    def listening() -> Iterator[Event]:
         while not seen or seen[0].here:
             here.poll(None)
             while heard:

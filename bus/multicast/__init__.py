@@ -53,7 +53,7 @@ slab_mappings           the slabs of another process, and views of its messages
 
 Nothing here waits or locks, and only `shared_memory`, `open_memory`, `memory_mapping`
 and `lent_view` call the system: the owner of the memory is its only writer, and one
-thread at a time calls the pool or the arena. The clauses are in specs/multicast.md.
+thread at a time calls the pool or the arena. The clauses are in specs/shared-memory.md.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.demo.messages import Content, News, Receipt
+    from bus.demo.messages import Content, Event, Receipt
     from queuebroker import MessageQueue
 
 HEAD = Head(1, 0, hashlib.sha256(b"one").hexdigest())
@@ -48,7 +48,7 @@ class Scene:
     collector: Collector
     queue: MessageQueue  # the worker's end
     served: MessageQueue  # the collector's
-    told: list[News]
+    told: list[Event]
     paused: list[str]
 
     def send(self, *messages: Content) -> Receipt:
@@ -61,7 +61,7 @@ class Scene:
 @contextmanager
 def serving(files: int) -> Iterator[Scene]:
     """Give a scene; at the end the worker hangs up, and all reports are in."""
-    told: list[News] = []
+    told: list[Event] = []
     paused: list[str] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=files, workers=1, paused=paused.append)
@@ -130,7 +130,7 @@ def test_a_file_that_comes_once_more_completes_nothing() -> None:
 
 
 def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
-    told: list[News] = []
+    told: list[Event] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=1, workers=1)
         console = bus.register("console", thread=bus.here())
