@@ -11,7 +11,8 @@ kind        fields behind it
             how many there are, the length of each, their bodies
 2 hello     the node id of the sender; the first frame in each direction
 3 sent      how many messages were meant for the peer, and how many of
-            them the sender has dropped
+            them the sender has dropped; a repeated one is a request
+            for the peer's accounts
 4 taken     how many messages arrived, how many of them the application
             has taken, and how many were dropped: since the receive queue
             was full, and as duplicates

@@ -52,6 +52,12 @@ class Carrier(Protocol):
     def report(self) -> None:
         """Send the account of this end soon; for any thread."""
 
+    def ask(self) -> None:
+        """Ask a native peer to confirm the messages sent, if it must be asked.
+
+        For any thread, without a lock.
+        """
+
     def refresh(self) -> None:
         """Fetch the account of the peer, if that takes no time; without a lock."""
 
@@ -161,7 +167,6 @@ class Pipe:
 
         delivered: how many messages from it the application has taken.
         """
-        self.is_report_due = False
         dropped = self.dropped.get
         return SenderAccount(self.sent, self.dropped_unsent), ReceiverAccount(
             self.arrived,
