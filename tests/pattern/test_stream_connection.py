@@ -103,10 +103,10 @@ def test_the_accounts_that_have_changed_leave_in_one_write(tmp_path: Path) -> No
             carrier._report()
             frames = [
                 native.encode(native.Hello(node._node.id)),
-                native.encode(native.Sent(0, 0)),
-                native.encode(native.Taken(0, 0, 0, 0)),
+                native.encode(native.SenderAccount(0, 0)),
+                native.encode(native.ReceiverAccount(0, 0, 0, 0)),
                 native.head(MessageRun(node._node.id, 1, [b"x"])) + b"x",
-                native.encode(native.Sent(1, 0)),
+                native.encode(native.SenderAccount(1, 0)),
             ]
             wanted = b"".join(frame(each, is_ipc=True) for each in frames)
             assert peer.read(len(wanted)) == wanted
