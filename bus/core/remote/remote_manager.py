@@ -403,7 +403,7 @@ class RemoteManager:
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
             Row(Reason.MOVED, resolver.on_moved_answer),
-            Row(Reason.ABSENT, resolver.on_absent),
+            Row(Reason.ABSENT, resolver.anywhere.on_absent),
             Row(Reason.CLOSING, subscriptions.on_refusal),
         )
 
