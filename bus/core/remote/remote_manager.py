@@ -398,7 +398,7 @@ class RemoteManager:
             # Errors.
             Row(wire.Error, self._on_error, counted=False),
             Row(Reason.WIRE, _ignore, counted=False),
-            Row(Reason.MACHINE_NAME, links.on_conflict_reported, counted=False),
+            Row(Reason.MACHINE_NAME, self.machines.on_conflict_reported, counted=False),
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
