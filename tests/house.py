@@ -64,7 +64,8 @@ def above_their_part(
     """List imports from a layer to a higher part, and lines of ``listed`` without one.
 
     parts: the modules of each part, as ``PARTS`` names them; layers: the lower parts,
-    lowest first. A module of a layer imports only its own part and lower layers.
+    lowest first. A module of a layer imports only its own part, parts of that, such as
+    "own/other", and lower layers.
     listed: the exceptions, each "PART: IMPORTER -> MODULE". MODULE defines the imported
     name, whichever module re-exports it. Imports for type checkers count; "(types)"
     follows a pair that has no others.
@@ -244,10 +245,16 @@ def _climbs(
     if own not in layers:
         return {}
     free = layers[: layers.index(own) + 1]
+    below = f"{own}/"
     runtime = set(module.imports())
     found = dict[str, str]()
     for one in sorted(module.imports(typing=True), key=lambda one: one not in runtime):
-        way = [name for name in tree.way_to(one) if homes.get(name, own) not in free]
+        way = [
+            name
+            for name in tree.way_to(one)
+            if (home := homes.get(name, below)) not in free
+            and not home.startswith(below)
+        ]
         if not way:
             continue
         paths = (

@@ -190,7 +190,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "inbound_run",
         "actions",
         "parked_list",
-        "any_machine_names",
         "departures",
         "remote_tasks",
         "remote",
@@ -210,7 +209,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "bus.core.remote": (
         "topology",
-        "candidates",
         "requests",
         "handshake",
         "link",
@@ -233,7 +231,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "idle_relays",
         "new_addresses",
         "own_searches",
-        "any_machine_searches",
+        "any_machine",
         "resolver",
         "confirmations",
         "matches",
@@ -266,9 +264,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "emptying",
         "undoable",
         "parked_expiry",
-        "binding",
         "fast_delivery",
         "exchange",
+        "binding",
         "router",
     ),
     "bus.links": (
@@ -450,7 +448,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "bus_thread",
         "bus_threads",
         "task_owner",
-        "addresses",
         "responder",
         "delivery_failures",
         "receiver",
@@ -460,6 +457,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "loans",
         "awaited_confirmation",
         "awaited_binding",
+        "features",
+        "addresses",
         "subscriber",
         "call",
         "snapshot",
@@ -479,7 +478,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 
 # The lower parts of the bus, lowest first. A module of a layer imports its own part and
 # those before it, and no other; `allowed_imports.txt` lists the exceptions of today.
-LAYERS = ("model", "kernel", "process", "api")
+# The module of "features" imports each part "features/...": it is the door to these.
+LAYERS = ("model", "kernel", "process", "features", "api")
 # Each module of the bus, by the part that it belongs to: "a" is a module, "a/" a folder
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
@@ -514,6 +514,7 @@ PARTS: Mapping[str, str] = {
             opening parked_expiry registration_attempt router scheduler thread_manager
             undoable verdict
     """,
+    "features": "api: features",
     "api": """
         service
         api: __init__ addresses arguments asker awaited_command awaited_outcome bus
@@ -540,9 +541,7 @@ PARTS: Mapping[str, str] = {
         api: awaited_binding
         cli: keys machines network_doctor shared_names
         core: discovery/
-        core/local: any_machine_names
-        core/remote: any_machine_searches candidates known_machines
-            machine_dialler name_conflicts
+        core/remote: any_machine known_machines machine_dialler name_conflicts
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery

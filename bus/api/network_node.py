@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.api.features import use_any_machine
 from bus.api.inspector import Inspector
 from queuebroker import _sync
 from queuebroker.waiting.parking import taken_lock
@@ -55,6 +56,8 @@ class NetworkNode:
         """Start the comm thread, unless it runs."""
         assert self.network is not None
         if self.comm is None:
+            # Before a search of another process arrives: this one may be its master.
+            use_any_machine(self._exchange)
             manager = self._exchange.manager
             self.comm = self.network.join(
                 manager.machine,

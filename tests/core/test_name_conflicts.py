@@ -160,7 +160,7 @@ def test_a_process_of_this_machine_reports_no_conflict() -> None:
     peer = master.remote.topology.add_peer(("m1", "q"), 1, 1.0)
 
     error = Error(reason=Reason.MACHINE_NAME, text=FIRST)
-    master.remote.links.on_conflict_reported(peer, error, 1.0)
+    master.remote.machines.on_conflict_reported(peer, error, 1.0)
 
     assert (told(master), master.log) == ([], [])
 

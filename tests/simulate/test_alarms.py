@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
@@ -28,6 +29,7 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
     yield Rank.REPEATED_SEARCHES, min(resolver.own.again.values(), default=None)
     moved = resolver.new_addresses.by_name.values()
     yield Rank.NEW_ADDRESSES, min((until for _, until in moved), default=None)
+    assert isinstance(resolver.anywhere, AnyMachineSearches)
     yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
     yield Rank.SEARCHES, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())

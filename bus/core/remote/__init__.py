@@ -14,6 +14,7 @@ outbound_messages,
 undelivered_messages                    messages, from and to frames, and back
 new_addresses, own_searches,
 resolver                                searches for names
+any_machine                             names whose machine is ``*``
 confirmations, matches,
 remote_subscriptions                    subscriptions
 control_frames                          a row per frame type; the checks of the senders

@@ -92,7 +92,8 @@ class LinkTable:
             late_at = self.late_at(link)
             if late_at is not None and late_at <= now:
                 waited_s = now - link.since
-                self._note(link, f"no answer to HELLO within {waited_s:.0f} s", now)
+                why = f"no answer to HELLO within {waited_s:.0f} s"
+                self.machines.on_link_failed(link, DialFailure(why), now)
                 self.drop(link, now)
         times = map(self.late_at, self.by_number.values())
         return min([at for at in times if at is not None], default=None)
@@ -141,7 +142,7 @@ class LinkTable:
         """Answer HELLO with WELCOME or REFUSED."""
         reason = refusal(self._topology, frame, link.credentials)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
-            reason = self._objection_to_claim(link, frame.identity, now)
+            reason = self.machines.on_claim(link, frame.identity, now)
             key = (frame.identity.machine, frame.identity.process)
             peer = self._topology.peers.get(key)
             if (
@@ -160,21 +161,6 @@ class LinkTable:
             self._topology, frame.identity, link.credentials
         )
         self._refuse(link, reason, frame.identity, now, is_normal=normal)
-
-    def _objection_to_claim(
-        self, link: Link, identity: Identity, now: float
-    ) -> Reason | None:
-        """Return the reason to keep the link of another master instead (BUS-DISC-8).
-
-        Also None for a peer that `identify` refuses for another reason.
-        """
-        if identity.machine == self._topology.me.machine:
-            return None
-        objected = objection(self._topology, identity, link.credentials)
-        if objected is None:
-            return self.machines.conflicts.on_claim(identity, now)
-        named_alike = objected.reason is Reason.MACHINE_NAME
-        return Reason.MACHINE_NAME if named_alike else None
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -209,7 +195,7 @@ class LinkTable:
             other.machine != me or link.credentials.outside
         )
         if conflict:
-            text = self._on_conflict(link, other.machine, now)
+            text = self.machines.on_namesake(link, other.machine, self.by_number, now)
         # On BUSY the peer dials another process.
         elif reason is not Reason.BUSY and not is_normal:
             name = f"{other.machine}/{other.process}"
@@ -219,47 +205,14 @@ class LinkTable:
             refused = Refused(reason=reason, text=text, versions=VERSIONS, machine=me)
             self._topology.send(link.id, refused)
         self.hang_up(link)
-        if link.wanted is None or link.kind is not LinkKind.SIGNALLING:
-            return
-        key = link.wanted[0]
-        if conflict:
-            self.machines.on_twin(key)
-        if conflict or reason is Reason.BUSY:
-            self.machines.forget_found_at(key)
-        if is_static(key) or reason is Reason.BUSY:
-            self.machines.redial(key, now)  # the machine there may change
-
-    def _on_conflict(self, link: Link, name: str, now: float) -> str:
-        """Report that the peer of a link has the name of another machine.
-
-        Returns the address of that other machine; "" if it is this one.
-        """
-        address, conflicts = self._address(link), self.machines.conflicts
-        if name == self._topology.me.machine:
-            conflicts.note_own(address, now)
-            return ""
-        holder = conflicts.linked(name)
-        where = ""
-        if holder is not None:
-            where = self._address(self.by_number[holder.session.link or 0])
-            error = Error(reason=Reason.MACHINE_NAME, text=address)
-            holder.session.send_link_frame(error)
-        at = f" at {where}" if where else ""
-        linked = f"the one{at}, which has the link,"
-        conflicts.note(name, address, linked, now)
-        return where
-
-    def _address(self, link: Link) -> str:
-        """Return the address that was dialled, or the host that has dialled."""
-        if link.wanted is not None:
-            return self.machines.address_of(link.wanted[0])
-        return link.credentials.host
+        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
+            self.machines.on_rejected(link.wanted[0], reason, now, conflict=conflict)
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
         if link.peer is not None:  # it objects to WELCOME
             if frame.reason is Reason.MACHINE_NAME:
-                self.on_conflict_reported(link.peer, frame, now)
+                self.machines.on_conflict_reported(link.peer, frame, now)
             self.drop(link, now)
             return
         self.hang_up(link)
@@ -269,57 +222,22 @@ class LinkTable:
             self._redial(link.wanted[0], now)
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
-            elif frame.reason is Reason.DUPLICATE:
-                self.machines.on_twin(link.wanted[0])
-                # Both sides have dialled. Without a certificate, the frame tells that
-                # the other link leads to the same machine.
-                proved = link.credentials.machine
-                if frame.machine and proved in {None, self._topology.me.machine}:
-                    self.machines.on_found_at(link.wanted[0], frame.machine)
-            elif frame.reason is Reason.MACHINE_NAME:
-                self._on_machine_name(link, link.wanted[0], frame, now)
-            elif frame.reason is not Reason.BUSY:
-                why = f"{link.wanted[0]} refuses this process: {frame.reason.value}"
-                self._topology.complain(why)
-                self._note(link, why, now, is_refusal=True)
+            else:
+                self.machines.on_refused(link, link.wanted[0], frame, now)
         elif (peer := self._topology.peers.get(link.wanted)) is not None:
             if frame.reason is not Reason.DUPLICATE:
                 self.on_dial_failed(link.kind, link.wanted, now)
             else:
                 peer.dialling = False
 
-    def _on_machine_name(
-        self, link: Link, key: str, frame: Refused, now: float
-    ) -> None:
-        """Report that another machine has the name of this one (BUS-DISC-8).
-
-        It is at the dialled address, or the machine there has a link with it.
-        """
-        if frame.machine == self._topology.me.machine:
-            self.machines.conflicts.note_own(self._address(link), now)
-            return
-        self.machines.conflicts.note_own(frame.text, now)
-        why = f"{key} refuses this process: {frame.reason.value}"
-        self._note(link, why, now, is_refusal=True)
-
     def on_welcome(self, link: Link, frame: Welcome, now: float) -> None:
         """Use a dialled link, unless its peer claims the place of a linked master."""
         if link.kind is LinkKind.SIGNALLING and _is_wanted(link, frame.identity):
-            reason = self._objection_to_claim(link, frame.identity, now)
+            reason = self.machines.on_claim(link, frame.identity, now)
             if reason is not None:
                 self._refuse(link, reason, frame.identity, now)
                 return
         self.identify(link, frame, now)
-
-    def on_conflict_reported(
-        self, peer: Peer, frame: Error | Refused, now: float
-    ) -> None:
-        """Record that the master of another machine knows two of this machine's name.
-
-        Its text is the address of the other one; "" if the peer does not know it.
-        """
-        if self._topology.is_master and peer.machine != self._topology.me.machine:
-            self.machines.conflicts.note_own(frame.text, now)
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Record the identity of the peer; use the link, unless a better one exists."""
@@ -369,21 +287,14 @@ class LinkTable:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)
 
-    def _note(
-        self, link: Link, why: str, now: float, *, is_refusal: bool = False
-    ) -> None:
-        """Record why the dial of another machine's master has failed."""
-        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
-            failure = DialFailure(why, is_refusal)
-            self.machines.note_failure(link.wanted[0], failure, now)
-
     def _object(
         self, link: Link, objected: Objection, identity: Identity, now: float
     ) -> None:
         """Refuse a peer; record and log an objection that its operator must mend."""
         if objected.claim:
             self._topology.complain(objected.claim)
-            self._note(link, objected.claim, now, is_refusal=True)
+            failure = DialFailure(objected.claim, is_refusal=True)
+            self.machines.on_link_failed(link, failure, now)
         self._refuse(link, objected.reason, identity, now)
 
     def on_process_up(self, peer: Peer, identity: Identity) -> None:
@@ -421,7 +332,8 @@ class LinkTable:
             why = f"the link with {link.who} was closed by the peer: {why}"
             self._topology.complain(why)
         if link.peer is None:
-            self._note(link, why or "the link was closed before HELLO's answer", now)
+            failure = DialFailure(why or "the link was closed before HELLO's answer")
+            self.machines.on_link_failed(link, failure, now)
         self._on_lost(link, now, parted)
 
     def on_violation(self, link: Link, error: WireError, now: float) -> None:
@@ -460,13 +372,10 @@ class LinkTable:
         peer.parted = parted
         peer.closing = False
         if link.kind is LinkKind.SIGNALLING:
-            if link.wanted is None:
-                self.machines.on_accepted_link_lost(peer.machine, now)
-            elif link.wanted[0] == self._topology.me.machine:
+            if link.wanted is not None and peer.machine == self._topology.me.machine:
                 self.dialler.dial()
             else:
-                self.machines.dial(link.wanted[0], now)
-            self.machines.redial_static(peer.machine, now)
+                self.machines.on_link_lost(link, peer.machine, now)
         else:
             self._relays.dial(peer)
 
@@ -496,9 +405,7 @@ class LinkTable:
             if key[0] == self._topology.me.machine:
                 self.dialler.on_dial_failed(now)
                 return
-            if failure is not None:
-                self.machines.note_failure(key[0], failure, now)
-            self.machines.on_dial_failed(key[0], now)
+            self.machines.on_dial_failed(key[0], failure, now)
             return
         peer = self._topology.peers.get(key)
         if peer is None or not peer.dialling:

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.discovery.machine_table import CONFLICTS_S, Change
 from bus.core.local.actions import Dial
-from bus.core.remote.master_dialler import REDIAL_S, is_static, jittered
+from bus.core.remote.handshake import objection
+from bus.core.remote.master_dialler import REDIAL_S, DialFailure, is_static, jittered
 from bus.core.remote.name_conflicts import NameConflicts
 from bus.core.timers import Rank
-from bus.core.wire import LinkKind
+from bus.core.wire import Error, LinkKind, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from bus.core.discovery.discovery import Event
     from bus.core.discovery.machine_table import Machine
     from bus.core.local.actions import Action
-    from bus.core.remote.master_dialler import DialFailure
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.link import Link
     from bus.core.remote.topology import Topology
+    from bus.core.wire import Identity, Refused
 
 __all__ = ["DialFailures", "MachineDialler"]
 
@@ -231,9 +234,105 @@ class MachineDialler:
         where = f" at {self.address_of(name)}" if known else ", found earlier,"
         self.conflicts.note(name, address, f"the one{where}", now, lasts_s)
 
+    # Claims and refusals.
+
+    def on_claim(self, link: Link, identity: Identity, now: float) -> Reason | None:
+        """Return the reason to keep the link of another master instead (BUS-DISC-8).
+
+        Also None for a peer that `LinkTable.identify` refuses for another reason.
+        """
+        if identity.machine == self._topology.me.machine:
+            return None
+        objected = objection(self._topology, identity, link.credentials)
+        if objected is None:
+            return self.conflicts.on_claim(identity, now)
+        named_alike = objected.reason is Reason.MACHINE_NAME
+        return Reason.MACHINE_NAME if named_alike else None
+
+    def on_namesake(
+        self, link: Link, name: str, links: Mapping[int, Link], now: float
+    ) -> str:
+        """Report that the peer of a link has the name of another machine.
+
+        links: all links, by number.
+
+        Returns the address of that other machine; "" if it is this one.
+        """
+        address = self._address(link)
+        if name == self._topology.me.machine:
+            self.conflicts.note_own(address, now)
+            return ""
+        holder = self.conflicts.linked(name)
+        where = ""
+        if holder is not None:
+            where = self._address(links[holder.session.link or 0])
+            error = Error(reason=Reason.MACHINE_NAME, text=address)
+            holder.session.send_link_frame(error)
+        at = f" at {where}" if where else ""
+        linked = f"the one{at}, which has the link,"
+        self.conflicts.note(name, address, linked, now)
+        return where
+
+    def on_conflict_reported(
+        self, peer: Peer, frame: Error | Refused, now: float
+    ) -> None:
+        """Record that the master of another machine knows two of this machine's name.
+
+        Its text is the address of the other one; "" if the peer does not know it.
+        """
+        if self._topology.is_master and peer.machine != self._topology.me.machine:
+            self.conflicts.note_own(frame.text, now)
+
+    def on_refused(self, link: Link, key: str, frame: Refused, now: float) -> None:
+        """Record why the master at a dialled address refuses this process."""
+        me = self._topology.me.machine
+        why = f"{key} refuses this process: {frame.reason.value}"
+        if frame.reason is Reason.DUPLICATE:
+            self._anew.discard(key)  # the machine has a link with this process
+            # Both sides have dialled. Without a certificate, the frame tells that the
+            # other link leads to the same machine.
+            if frame.machine and link.credentials.machine in {None, me}:
+                self.on_found_at(key, frame.machine)
+        elif frame.reason is Reason.MACHINE_NAME:
+            # Another machine has the name of this one (BUS-DISC-8). It is at the
+            # dialled address, or the machine there has a link with it.
+            if frame.machine == me:
+                self.conflicts.note_own(self._address(link), now)
+            else:
+                self.conflicts.note_own(frame.text, now)
+                self._note_failure(key, DialFailure(why, is_refusal=True), now)
+        elif frame.reason is not Reason.BUSY:
+            self._topology.complain(why)
+            self._note_failure(key, DialFailure(why, is_refusal=True), now)
+
+    def on_rejected(
+        self, key: str, reason: Reason, now: float, *, conflict: bool
+    ) -> None:
+        """Dial an address again later whose master this process has rejected.
+
+        conflict: True if the machine there has the name of another one.
+        """
+        if conflict:
+            self._anew.discard(key)
+        if conflict or reason is Reason.BUSY:
+            self._found_at.pop(key, None)  # it is not the machine that has a link
+        if is_static(key) or reason is Reason.BUSY:
+            self.redial(key, now)  # the machine there may change
+
+    def _address(self, link: Link) -> str:
+        """Return the address that was dialled, or the host that has dialled."""
+        if link.wanted is not None:
+            return self.address_of(link.wanted[0])
+        return link.credentials.host
+
     # Links.
 
-    def note_failure(self, key: str, failure: DialFailure, now: float) -> None:
+    def on_link_failed(self, link: Link, failure: DialFailure, now: float) -> None:
+        """Record why the link with a dialled master does not open."""
+        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
+            self._note_failure(link.wanted[0], failure, now)
+
+    def _note_failure(self, key: str, failure: DialFailure, now: float) -> None:
         """Record why a dial has failed, unless its machine was forgotten meanwhile."""
         if key in self._machines:
             self.failures.note(key, failure, now)
@@ -248,17 +347,15 @@ class MachineDialler:
         else:
             self._found_at[key] = machine
 
-    def forget_found_at(self, key: str) -> None:
-        """Forget which machine is at an address: it is not the one that has a link."""
-        self._found_at.pop(key, None)
-
     def on_dialled(self, key: str, now: float) -> None:
         """Note that a dial has made a link, which may be refused yet."""
         self._dialling.pop(key, None)
         self._alarm.by(self._tick(now))  # the next dial may begin
 
-    def on_dial_failed(self, key: str, now: float) -> None:
+    def on_dial_failed(self, key: str, failure: DialFailure | None, now: float) -> None:
         """Declare a master lost that no link can reach, and dial it again later."""
+        if failure is not None:
+            self._note_failure(key, failure, now)
         self._dialling.pop(key, None)
         machine = self._found_at.get(key, key)
         # A static address may be stale: another dial to the machine may succeed.
@@ -275,14 +372,18 @@ class MachineDialler:
         self.redial(key, now)
         self._alarm.by(self._tick(now))  # the next dial may begin
 
-    def on_twin(self, key: str) -> None:
-        """Note that a machine already has a link with this process."""
-        self._anew.discard(key)
+    def on_link_lost(self, link: Link, machine: str, now: float) -> None:
+        """Dial a machine again; later, if the machine had dialled the lost link.
 
-    def on_accepted_link_lost(self, machine: str, now: float) -> None:
-        """Dial a machine later whose lost link it had dialled, unless it dials."""
-        if machine in self._machines and machine not in self.redial_at:
-            self._schedule(machine, now + _PATIENCE_S)
+        Also dial the static addresses at which it was found: another one may lead there
+        still, and the other side may not know where this machine is.
+        """
+        if link.wanted is not None:
+            self.dial(link.wanted[0], now)
+        elif machine in self._machines and machine not in self.redial_at:
+            self._schedule(machine, now + _PATIENCE_S)  # unless it dials
+        for address in self._static_addresses_of(machine):
+            self.redial(address, now)
 
     def dial(self, key: str, now: float) -> None:
         """Dial a master, unless there is a link, or a dial under way.
@@ -320,15 +421,6 @@ class MachineDialler:
     def _schedule(self, key: str, at: float) -> None:
         self._alarm.by(at)
         self.redial_at[key] = at
-
-    def redial_static(self, machine: str, now: float) -> None:
-        """Schedule dials to the static addresses at which a machine was found.
-
-        Another address may lead there still, and the other side may not know where this
-        machine is.
-        """
-        for address in self._static_addresses_of(machine):
-            self.redial(address, now)
 
     def _static_addresses_of(self, machine: str) -> list[str]:
         """Return the static addresses at which a machine was found."""

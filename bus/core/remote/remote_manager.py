@@ -397,12 +397,12 @@ class RemoteManager:
             # Errors.
             Row(wire.Error, self._on_error, counted=False),
             Row(Reason.WIRE, _ignore, counted=False),
-            Row(Reason.MACHINE_NAME, links.on_conflict_reported, counted=False),
+            Row(Reason.MACHINE_NAME, self.machines.on_conflict_reported, counted=False),
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
             Row(Reason.MOVED, resolver.on_moved_answer),
-            Row(Reason.ABSENT, resolver.on_absent),
+            Row(Reason.ABSENT, resolver.anywhere.on_absent),
             Row(Reason.CLOSING, subscriptions.on_refusal),
         )
 
