@@ -98,5 +98,5 @@ def socket_bus(
         journal=journal,
         durability=durability,
     ) as bus:
-        bus._node.join(name, bus._look)
+        bus._node.join()
         yield bus
