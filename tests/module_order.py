@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LAYERS", "ORDER", "PARTS"]
+__all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
 
 # Lowest first: a module imports only what stands above it in its list, also for type
 # checkers.
@@ -112,6 +112,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "network",
         "machine_info",
         "shared_memory_info",
+        "snapshot",
         "at_exit",
         "core",
         "horizon",
@@ -152,6 +153,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "discovery",
         "local",
         "peer",
+        "hooks",
         "remote",
     ),
     "bus.core.discovery": (
@@ -457,14 +459,14 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "loans",
         "awaited_confirmation",
         "awaited_binding",
+        "inspection",
+        "inspector",
         "features",
         "addresses",
         "subscriber",
         "call",
-        "snapshot",
         "task",
         "task_registration",
-        "inspector",
         "network_node",
         "new_exchange",
         "notification_iterator",
@@ -477,18 +479,20 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 # The lower parts of the bus, lowest first. A module of a layer imports its own part and
-# those before it, and no other; `allowed_imports.txt` lists the exceptions of today.
-# The module of "features" imports each part "features/...": it is the door to these.
-LAYERS = ("model", "kernel", "process", "features", "api")
+# those before it, and no other; the highest one also imports the table of features.
+# `allowed_imports.txt` lists the exceptions of today.
+LAYERS = ("model", "kernel", "process", "api")
+TABLE = "features"
 # Each module of the bus, by the part that it belongs to: "a" is a module, "a/" a folder
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
     "model": """
-        access address arrays config empty_view error_text errors/ events message
-            payload payload_depth payload_size registration rights role specification
+        access address arrays config empty_view error_text errors/ events machine_info
+            message payload payload_depth payload_size registration rights role
+            shared_memory_info snapshot specification
     """,
     "kernel": """
-        core: __init__ deadlines timers peer/
+        core: __init__ deadlines hooks timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
         core/remote: __init__ control_frames fast_path handshake
@@ -514,7 +518,6 @@ PARTS: Mapping[str, str] = {
             opening parked_expiry registration_attempt router scheduler thread_manager
             undoable verdict
     """,
-    "features": "api: features",
     "api": """
         service
         api: __init__ addresses arguments asker awaited_command awaited_outcome bus
@@ -523,13 +526,14 @@ PARTS: Mapping[str, str] = {
             questions receiver reentry responder run_callback sender stuck_callback
             task task_owner task_registration unanswered
     """,
+    "features": "api: features",
     "features/subscriptions": """
         api: awaited_confirmation notification_iterator subscriber subscription
         core/local: interests remote_tasks specification_trie
         core/remote: confirmations matches remote_presence remote_subscriptions
     """,
     "features/memory": """
-        loan multicast/ shared_memory_info
+        loan multicast/
         api: loans
         cli: shm
         core/wire: memory_frames
@@ -537,7 +541,7 @@ PARTS: Mapping[str, str] = {
         threads: loan_request
     """,
     "features/machines": """
-        keys/ machine_info network
+        keys/ network
         api: awaited_binding
         cli: keys machines network_doctor shared_names
         core: discovery/
@@ -557,7 +561,7 @@ PARTS: Mapping[str, str] = {
         core/remote: new_addresses
     """,
     "features/watching": """
-        api: inspector snapshot
+        api: inspection inspector
         cli: look monitor queries route top
         core/remote: frame_facts frame_monitor
         links: monitor_leases

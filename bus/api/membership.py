@@ -107,7 +107,7 @@ def open_bus(
     # Registered after the journal's function, and so called before it (OPEN-21).
     call_at_exit(bus.close)
     try:
-        bus._node.join(name, bus._look)
+        bus._node.join()
     except OSError as error:
         bus.close()
         if error.errno not in (errno.EMFILE, errno.ENFILE):

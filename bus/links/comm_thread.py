@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bus.config import BusConfig
+    from bus.core.hooks import Watcher
     from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
-    from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.wire import Identity
     from bus.links.link_policy import LinkBroker, LinkPolicy
     from bus.links.link_poller import LinkPoller
@@ -272,17 +272,17 @@ class CommThread:
         self._thread.join()
 
     @property
-    def monitor(self) -> FrameMonitor | None:
-        """The monitor of the frames of all links; None without listeners (OPEN-12)."""
-        return self._rounds.monitor
+    def watcher(self) -> Watcher | None:
+        """Sees the frames of all links; None if no feature asks for them."""
+        return self._rounds.watcher
 
-    @monitor.setter
-    def monitor(self, monitor: FrameMonitor | None) -> None:
+    @watcher.setter
+    def watcher(self, watcher: Watcher | None) -> None:
         # Under ``hold``, as the end of the comm thread: in either order the links of an
         # ended thread stay reserved.
         with self._rounds.hold:
-            self._rounds.monitor = monitor
-            self._rounds.links_reserved = monitor is not None or self._ended
+            self._rounds.watcher = watcher
+            self._rounds.links_reserved = watcher is not None or self._ended
 
     # For the exchange.
 

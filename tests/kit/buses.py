@@ -101,7 +101,7 @@ def socket_bus(
         journal=journal,
         durability=durability,
     ) as bus:
-        bus._node.join(name, bus._look)
+        bus._node.join()
         yield bus
 
 
