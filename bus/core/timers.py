@@ -43,6 +43,7 @@ class Rank(enum.IntEnum):
     IDLE_RELAYS = enum.auto()
     CONFIRMATIONS = enum.auto()
     ADOPTED_SUBSCRIPTIONS = enum.auto()
+    ACKNOWLEDGEMENTS = enum.auto()  # last: a part before it may exchange frames
 
 
 class Alarm:

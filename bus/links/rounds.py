@@ -12,6 +12,7 @@ decisions.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from bus.threads.thread_manager import Request
 
 __all__ = ["Rounds"]
-
-# Maximum delay before overdue deadlines are handled.
-_REVIEW_S: Final = 0.005
 
 
 class Rounds:
@@ -134,13 +132,12 @@ class Rounds:
         # round leaves them here.
         self._posted: Final[deque[Posted]] = deque()
         self._requests: Final[deque[Request]] = deque()
-        # The manager's next deadline as of the last check; the time of the next check,
-        # if the comm thread wakes before then.
-        self._due_at: float | None = None
-        self._review_at: float = 0.0
         if exchange.horizon_store is not None:
             exchange.horizon_store.on_lost = self._on_horizon_lost
-        self._review_s: Final = min(limits.ack_delay_s / 2, _REVIEW_S)
+        self._timers: Final = remote.topology.timers
+        # The first alarm that the sleeping comm thread knows of; infinite in a round.
+        self._asleep_until: float = math.inf
+        self._ack_delay_s: Final = limits.ack_delay_s
 
     # For any thread.
 
@@ -235,30 +232,19 @@ class Rounds:
         """Return the deadline of the next sleep.
 
         Also note in ``wakes_soon`` whether the thread then wakes soon enough to
-        acknowledge. The manager's deadlines are scanned once per ``_review_s``,
-        not for each of many messages. If this thread wakes before the next scan is due,
-        it then sleeps until that scan at most.
+        acknowledge.
 
         end_at: the time limit for the end of the thread; None before `CommThread.stop`.
         """
-        now, acknowledgement_tracker = _sync.monotonic(), self.acknowledgement_tracker
-        look_at = acknowledgement_tracker.check_at
-        if now < self._review_at:
-            acknowledgement_tracker.wakes_soon = end_at is None
-            return _first(self._due_at, self._review_at, end_at, look_at)
-        self._due_at = self._exchange.query(lambda: self._next_deadline(now, end_at))
-        self._review_at = now + self._review_s
-        return _first(self._due_at, end_at, look_at)
-
-    def _next_deadline(self, now: float, end_at: float | None) -> float | None:
-        parked = self._exchange.manager.parked.next_deadline()
-        if parked is not None and parked > now:
-            # Many expire together, as in `ParkedExpiry`, whose timer is usually first.
-            parked = max(parked, now + self._review_s)
-        self.acknowledgement_tracker.wakes_soon = (
-            end_at is None and self._remote.acks_due
-        )
-        return _first(self._remote.next_deadline(now), parked)
+        # Without the exchange's lock. Another thread sets an alarm first; then it
+        # requests a round, or checks ``wakes_soon`` or ``_asleep_until``, which `run`
+        # has reset. So this call sees the alarm, or that thread requests a round, or
+        # this thread wakes soon.
+        at, tracker = self._timers.next(), self.acknowledgement_tracker
+        self._asleep_until = math.inf if at is None else at
+        soon = _sync.monotonic() + self._ack_delay_s
+        tracker.wakes_soon = end_at is None and at is not None and at <= soon
+        return _first(at, end_at, tracker.check_at)
 
     # Under ``hold``.
 
@@ -269,6 +255,7 @@ class Rounds:
         # Before the notes of taken messages are collected: a task that takes a message
         # after that wakes this thread.
         self._requested = self.acknowledgement_tracker.wakes_soon = False
+        self._asleep_until = math.inf
         frames = [*self._take_given(), *self._link_pool.take()]
         posted, requests = self._relay_outbox.take()
         self._posted.extend(posted)
@@ -323,7 +310,10 @@ class Rounds:
             self._substitute = None
         if self.is_due() or self._link_pool.sending or not self._join_state.settled:
             self.wake()
-        self.wake_soon()  # for deadlines set just now
+        at = self._timers.next()
+        if at is not None and at < self._asleep_until:
+            self._requested = True  # the comm thread would sleep for too long
+            self.wake()
 
     def _take_given(self) -> list[tuple[int, bytes]]:
         return [self.given.popleft() for _ in range(len(self.given))]
@@ -411,13 +401,9 @@ class Rounds:
             posted = self._posted.copy()
             self._posted.clear()
             self._relay_outbox.forward(posted, remote)
-        # ``_due_at`` is older than these events: a deadline that they set waits for the
-        # next round. A substitute handles no deadline: only the comm thread scans the
-        # deadlines again afterwards.
-        late = self._due_at is not None and self._due_at <= now
-        if late and self._relay_outbox.is_owner():
+        # A substitute handles no deadline: it does the urgent part of a round.
+        if self._relay_outbox.is_owner():
             actions += remote.tick(now)
-            self._review_at = 0.0  # the deadline that was due is handled
         if self.settles and self._exchange.at_rest and not actions:
             # No message is on its way to a task: they all come by this thread, or under
             # ``hold``.

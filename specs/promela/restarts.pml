@@ -22,7 +22,7 @@
  *                        session.Session.attach, session.Session.open
  *   renew                session.Session.renew
  *   doubt                undelivered_messages.UndeliveredMessages.lose
- *   expiry               undelivered_messages.UndeliveredMessages.expire
+ *   expiry               undelivered_messages.UndeliveredMessages._expire
  *   acknowledged         outgoing_stream.OutgoingStream.acknowledge
  *   on HELLO             link_table.LinkTable.identify,
  *                        incoming_streams.IncomingStreams.newest_epoch

@@ -41,9 +41,9 @@ def test_four_dials_begin_at_a_time_and_each_end_begins_the_next() -> None:
 def test_dials_without_an_answer_hold_up_the_others_for_half_a_second() -> None:
     master = Master("m1", *TEN)
     master.remote.begin(1.0)
-    assert master.remote.next_deadline(1.0) == 1.5
+    assert master.remote.topology.timers.next() == 1.5
     assert dialled(master.remote.tick(1.5)) == TEN[4:8]
-    assert master.remote.next_deadline(1.5) == 2.0
+    assert master.remote.topology.timers.next() == 2.0
     assert dialled(master.remote.tick(2.0)) == TEN[8:]
 
 

@@ -48,7 +48,7 @@ def test_the_higher_master_dials_if_no_link_comes() -> None:
     master = Master("m1")
     assert heard(master, Change.FOUND, patience_s=3.0) == []
     assert dialled(master.remote.tick(3.9)) == []
-    assert master.remote.next_deadline(3.9) == 4.0
+    assert master.remote.topology.timers.next() == 4.0
     assert dialled(master.remote.tick(4.0)) == [(ADDRESS,)]
 
 

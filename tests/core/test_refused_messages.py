@@ -23,7 +23,9 @@ ADDRESSEE = Characteristics(
 @clause("BUS-MSG-20", "BUS-FLOW-7")
 def test_one_of_several_in_a_run_is_taken_out() -> None:
     """The others stay under way, each under its number."""
-    session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
+    session = Session(
+        5, own=1, incarnation=2, nonce=0, limits=LIMITS, ack_alarm=new_alarm()
+    )
     peer = Peer(
         ("m1", "s2"),
         session,

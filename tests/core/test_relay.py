@@ -103,7 +103,9 @@ class RelayMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
+        session = Session(
+            5, own=1, incarnation=2, nonce=0, limits=LIMITS, ack_alarm=new_alarm()
+        )
         self.peer = Peer(
             ("m1", "s2"),
             session,
@@ -442,7 +444,9 @@ def test_of_notifications_sent_in_parts_only_the_first_reports_the_gap() -> None
 def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
     """Otherwise the relay, and its link, would wait for the answers for ever."""
     limits = Limits.of(BusConfig(window=300, stream_window=300))
-    session = Session(5, own=1, incarnation=2, nonce=0, limits=limits)
+    session = Session(
+        5, own=1, incarnation=2, nonce=0, limits=limits, ack_alarm=new_alarm()
+    )
     peer = Peer(
         ("m1", "s2"),
         session,

@@ -13,14 +13,21 @@ from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.wire import Ack, Batch, Bye, Frame, Unrelay
 from bus.errors import WireError
 from specs.clauses import clause
-from tests.core.sessions import link_up, opening, outbound_run
+from tests.core.sessions import link_up, new_alarm, opening, outbound_run
 
 LIMITS = Limits.of(BusConfig(window=4, stream_window=8))
 NOW = 100.0
 
 
 def session(epoch: int = 5, *, own: int = 1, incarnation: int = 2) -> Session:
-    return Session(epoch, own=own, incarnation=incarnation, nonce=0, limits=LIMITS)
+    return Session(
+        epoch,
+        own=own,
+        incarnation=incarnation,
+        nonce=0,
+        limits=LIMITS,
+        ack_alarm=new_alarm(),
+    )
 
 
 def gone(relay: int) -> Unrelay:
@@ -217,7 +224,6 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert (batch.acknowledged, batch.extracted) == (3, 2)
     assert one.ack_at is None
     assert one.flush(NOW + 1) == []
-    assert not one.awaits_ack
     assert one.acks.next_check(NOW, ready=True) == NOW + 25 * LIMITS.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
@@ -231,11 +237,14 @@ def test_a_control_frame_ends_an_exchange() -> None:
     one.acks.on_received(Acknowledgement(4))
     one.acks.on_extracted(1, 2, NOW)
     batch_of(one)
+    one.acks.next_check(NOW, ready=True)
     one.acks.on_extracted(1, 3, NOW)
+    before = one.acks.in_exchange
 
     one.acks.count_control()
 
-    assert one.awaits_ack
+    assert (before, one.acks.in_exchange) == (True, False)
+    assert one.acks._alarm.at <= NOW + LIMITS.ack_delay_s
     assert one.acks.next_check(NOW, ready=True) == NOW + LIMITS.ack_delay_s
 
 
@@ -257,7 +266,7 @@ def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> No
     link_up(one)
     one.acks.on_extracted(1, 1, NOW)
 
-    assert one.awaits_ack
+    assert one.acks._alarm.at <= NOW
     assert one.acks.next_check(NOW, ready=True) == NOW + LIMITS.ack_delay_s
     assert not one.acks.in_exchange
 

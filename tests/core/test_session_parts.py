@@ -30,7 +30,7 @@ from bus.core.wire import (
     encode,
 )
 from specs.clauses import clause
-from tests.core.sessions import link_up, outbound_run
+from tests.core.sessions import link_up, new_alarm, outbound_run
 
 NOW = 100.0
 STREAM_WINDOW = 20_000
@@ -40,7 +40,9 @@ SOURCE: Any = "d"
 
 
 def opened() -> Session:
-    one = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
+    one = Session(
+        5, own=1, incarnation=2, nonce=0, limits=LIMITS, ack_alarm=new_alarm()
+    )
     link_up(one, known=5)
     return one
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.local.actions import HangUp
+from bus.core.timers import Rank
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
@@ -125,7 +126,8 @@ def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
             seen.extend(messages)
 
         comm.remote.inbound_messages = _Inbound(extracted)  # type: ignore[misc, assignment]
-        rounds._review_at = _sync.monotonic() + 0.005
+        comm._relay_outbox.ident = _sync.get_ident()
+        comm.remote.topology.ack_alarm.by(_sync.monotonic() + 0.005)
         run.spawn(lambda: comm.on_extracted(_Taken()), name="takes")  # type: ignore[arg-type]
         while not seen:
             comm._link_pool.wait(rounds.is_due, rounds.deadline(None))
@@ -140,6 +142,45 @@ def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
         random=schedules(100),
         seed=1,
         bytecode=inside,
+    )
+
+
+@clause("BUS-ROUTE-4")
+def test_an_alarm_that_is_set_in_place_of_the_comm_thread_is_not_missed() -> None:
+    """The comm thread may read the alarms just before, and then sleep for ever."""
+
+    def program(run: Run) -> None:
+        comm, rang = Asleep().comm, list[float]()
+        rounds = comm._rounds
+        alarm = rounds._timers.alarm(Rank.NAMES, rang.append)
+        comm._relay_outbox.ident = _sync.get_ident()
+        handle_events = rounds._handle_events
+
+        def handle(frames: Iterable[tuple[int, bytes | None]], now: float) -> None:
+            handle_events(frames, now)
+            if rounds._substitute is not None:
+                alarm.by(now)
+
+        rounds._handle_events = handle  # type: ignore[method-assign]
+
+        def substitute() -> None:
+            with rounds.hold:
+                rounds.run_urgent_part()
+
+        run.spawn(substitute, name="substitute")
+        while not rang:
+            comm._link_pool.wait(rounds.is_due, rounds.deadline(None))
+            with rounds.hold:
+                rounds.run()
+
+    explore(program, bound=2, limit=schedules(500), random=schedules(100), seed=1)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(500),
+        random=schedules(100),
+        seed=1,
+        bytecode=[Rounds.run_urgent_part, Rounds.run, Rounds.deadline],
     )
 
 
@@ -167,8 +208,9 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
                 comm.on_run_progress(commands)
 
         comm.remote.inbound_messages = _Inbound(extracted)  # type: ignore[misc, assignment]
+        comm._relay_outbox.ident = _sync.get_ident()
         if armed:
-            rounds._review_at = _sync.monotonic() + 0.005
+            comm.remote.topology.ack_alarm.by(_sync.monotonic() + 0.005)
         run.spawn(reads, name="reads")
         while len(seen) < 3:
             comm._link_pool.wait(rounds.is_due, rounds.deadline(None))
@@ -214,12 +256,6 @@ class _Inbound:
 
     def __init__(self, on_extracted: Callable[[Iterable[Any], float], object]) -> None:
         self.on_extracted = on_extracted
-
-    def next_deadline(self) -> None:
-        """Return no deadline."""
-
-    def expire(self, _now: float) -> None:
-        """Expire nothing."""
 
 
 class _Taken:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from bus.core.timers import Rank
 from bus.links.lent_bodies import LentBodies, _Lender
 from bus.links.rounds import Rounds
 from bus.multicast.slab_mappings import SlabMappings
@@ -46,7 +47,8 @@ def an_ended_lease_is_reported(run: Run, soon: int) -> None:
         owner.link(1, reader)
         views = shared(owner, 1, 1)
         if soon:
-            reader.rounds._review_at = _sync.monotonic() + 0.005
+            alarm = reader.rounds._timers.alarm(Rank.NAMES, lambda _: None)
+            alarm.by(_sync.monotonic() + 0.005)
         run.spawn(views.clear, name="reads")
 
         reader.make_round()  # for another reason

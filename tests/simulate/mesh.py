@@ -41,11 +41,10 @@ _EARLY_S: Final = 1.0
 _IDLE_S: Final = 10.0
 # When to give up: the higher machine of a pair waits for 3 s before it dials.
 _LIMIT_S: Final = 5.0
-_REVIEW_S: Final = 0.005  # as in `bus.links.rounds`
 _CALLS: Final = 20
 _HEAD: Final = (
     *("machines", "links", "linked, s", "early", "read, /s", "frames, /s", "bytes, /s"),
-    *("KiB", "read, µs", "flush, µs", "scan, µs", "tick, µs", "CPU, s"),
+    *("KiB", "read, µs", "flush, µs", "tick, µs", "CPU, s"),
 )
 _ROW: Final = " ".join(f"{{:>{max(7, len(each))}}}" for each in _HEAD)
 
@@ -61,8 +60,8 @@ class Cost:
     frames, bytes: the frames that a master sends then, a second.
     kib: the memory of a master, in KiB.
     read_us: the processor time to read one datagram, in microseconds.
-    flush_us, scan_us, tick_us: the processor time of a master to look for frames to
-      send, for the next deadline, and for expired timers, when there are none.
+    flush_us, tick_us: the processor time of a master to look for frames to send, and
+      for expired timers, when there are none.
     seconds: the processor time of the whole simulation.
     rejected: the datagrams that the first observed master has rejected, by reason.
     """
@@ -77,7 +76,6 @@ class Cost:
     kib: float
     read_us: float
     flush_us: float
-    scan_us: float
     tick_us: float
     seconds: float
     rejected: Counter[Rejection] = attrs.field(factory=Counter)
@@ -91,7 +89,7 @@ class Cost:
             f"{self.frames:,.1f}",
             *(f"{each:,.0f}" for each in (self.bytes, self.kib)),
             f"{self.read_us:.1f}",
-            *(f"{each:,.0f}" for each in (self.flush_us, self.scan_us, self.tick_us)),
+            *(f"{each:,.0f}" for each in (self.flush_us, self.tick_us)),
             f"{self.seconds:.1f}",
         ]
         counts = ", ".join(f"{n:,} {why.value}" for why, n in self.rejected.items())
@@ -112,7 +110,6 @@ def measure(machines: int, tasks: int = 100, *, one: bool = False) -> Cost:
     """
     began = time.process_time()
     world = Mesh(1, announced=0.0, limits=Limits.of(BusConfig()))
-    world.review_s = _REVIEW_S
     began_at = world.now
     announcements, network = world.announcements, world.network
     assert announcements is not None
@@ -157,7 +154,6 @@ def measure(machines: int, tasks: int = 100, *, one: bool = False) -> Cost:
         kib=kept / 1024,
         read_us=announcements.reading_s / max(1, all_read) * 1e6,
         flush_us=_microseconds(lambda: middle.do(middle.remote.flush(world.now))),
-        scan_us=_microseconds(lambda: middle.remote.next_deadline(world.now)),
         tick_us=_microseconds(lambda: middle.do(middle.remote.tick(world.now))),
         seconds=time.process_time() - began,
         rejected=announcements.of(middle).reader.rejected.copy(),

@@ -102,9 +102,6 @@ class SimProcess:
         self._backlog: list[Callable[[], list[Action]]] = []
         self._flushing = False
         self._wake_at: float | None = None
-        # When the deadlines may be scanned again; True if that is scheduled.
-        self._review_at = 0.0
-        self._reviewing = False
         # Commands for one remote addressee that were not posted yet. Successive
         # commands are posted together, as a comm thread does.
         self._posted: list[Incoming] = []
@@ -175,48 +172,27 @@ class SimProcess:
             self.world.at(self.world.random.random() * 0.001, self._flush)
 
     def _flush(self) -> None:
-        def flush() -> list[Action]:
-            self._flushing = False
-            return self.remote.flush(self.world.now)
-
         if not self.alive:
             return
         if self.frozen:
-            self._backlog.append(flush)
+            self._backlog.append(self._end_round)
             return
         self._pass_on()
-        self.do(flush())
-        if self._review_at <= self.world.now:
-            self._review()
-        elif not self._reviewing:
-            self._reviewing = True
-            self.world.at(self._review_at - self.world.now, self._review)
-
-    def _review(self) -> None:
-        """Schedule a tick when the next deadline passes."""
-        self._reviewing = False
-        if not self.alive:
-            return
-        self._review_at = self.world.now + self.world.review_s
-        due = [
-            self.remote.next_deadline(self.world.now),
-            self.manager.parked.next_deadline(),
-        ]
-        at = min((each for each in due if each is not None), default=None)
+        self.do(self._end_round())
+        at = self.remote.topology.timers.next()
         if at is not None and (self._wake_at is None or at < self._wake_at):
             self._wake_at = at
             self.world.at(max(0.0, at - self.world.now) + 1e-6, self._wake)
 
+    def _end_round(self) -> list[Action]:
+        """Handle expired timers, and flush, as `Rounds` do."""
+        self._flushing = False
+        actions = self.remote.tick(self.world.now)
+        return actions + self.remote.flush(self.world.now)
+
     def _wake(self) -> None:
         self._wake_at = None
-
-        def tick() -> list[Action]:
-            now = self.world.now
-            actions: list[Action] = []
-            self.manager.expire(now, actions)
-            return actions + self.remote.tick(now)
-
-        self.event(tick)
+        self.event(lambda: self.remote.tick(self.world.now))
 
     def task_of(self, entry: Entry) -> SimTask | None:
         """Return the task that an entry stands for, unless it has deregistered."""

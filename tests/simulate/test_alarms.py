@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from bus.core.remote.any_machine import AnyMachineSearches
+from bus.core.peer.relay import Dismissal
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
@@ -17,11 +19,17 @@ from tests.simulate.run import run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bus.core.local.actions import Action
+
+
+TOGETHER_S = 0.005  # messages with deadlines this close expire together
+
 
 def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float | None]]:
     """Yield the deadlines of all parts, found by a scan of their state."""
     resolver = remote.resolver
-    yield Rank.PARKED_MESSAGES, parked_deadline(remote, now)
+    parked = remote.manager.parked.next_deadline()
+    yield Rank.PARKED_MESSAGES, parked and max(parked, now + TOGETHER_S)
     yield (
         Rank.STREAMS,
         min(remote.inbound_messages._streams._ended.values(), default=None),
@@ -41,6 +49,11 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
             yield Rank.PEERS, peer.since + wait
         for relay in peer.active_relays():
             yield Rank.MESSAGES, relay.next_deadline()
+        if peer.session.ready:
+            later = now + 25 * waits.ack_delay_s
+            at = later if peer.acks.in_exchange else peer.acks.due_at
+            if at is not None and at > now:  # else the next flush acknowledges
+                yield Rank.ACKNOWLEDGEMENTS, at
     for relay in filter(_is_provisional, remote.relays._unconfirmed):
         expires_at = remote.relays._expires_at(relay)
         yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
@@ -58,6 +71,33 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
         yield Rank.ADOPTED_SUBSCRIPTIONS, now + waits.connect_timeout_s
     if subscriptions._confirmations._awaits_joins:
         yield Rank.CONFIRMATIONS, now + 1.0
+    yield from idle(remote, now)
+
+
+def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float]]:
+    """Yield when to close each link and relay that nothing here uses.
+
+    One that its part does not know should have been closed long ago.
+    """
+    linger_s, links, relays = (
+        remote.topology.limits.linger_s,
+        remote.idle_links,
+        remote.idle_relays,
+    )
+    for peer in remote.topology.peers.values():
+        if links._is_unused(peer):
+            key = peer.key
+            since = now if key in links._new else links._since.get(key, -math.inf)
+            yield Rank.IDLE_LINKS, since + linger_s
+        for relay in peer.relays.values():
+            if (
+                not remote.relays.is_used(relay)
+                and not relays._is_kept(relay)
+                and relay.dismissal is Dismissal.NONE
+            ):
+                known = relay in relays._new
+                since = now if known else relays._since.get(relay, -math.inf)
+                yield Rank.IDLE_RELAYS, since + linger_s
 
 
 @pytest.mark.parametrize(
@@ -69,17 +109,22 @@ def test_no_part_has_a_deadline_before_its_alarm(
     machines: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So no deadline is missed, although no round asks the parts for theirs."""
-    checked, next_deadline = set(), RemoteManager.next_deadline
+    checked, tick = set(), RemoteManager.tick
 
-    def checks(remote: RemoteManager, now: float) -> float | None:
+    def check(remote: RemoteManager, now: float) -> None:
         alarms = {each.rank: each for each in remote.topology.timers._alarms}
         for rank, deadline in deadlines(remote, now):
             if deadline is not None:
                 assert alarms[rank].at <= deadline
                 checked.add(rank)
-        return next_deadline(remote, now)
 
-    monkeypatch.setattr(RemoteManager, "next_deadline", checks)
+    def checked_tick(remote: RemoteManager, now: float) -> list[Action]:
+        check(remote, now)
+        actions = tick(remote, now)
+        check(remote, now)
+        return actions
+
+    monkeypatch.setattr(RemoteManager, "tick", checked_tick)
     limits = replace(LIMITS, keep_alive_s=0.5, lease_s=2.0)
     monkeypatch.setattr("tests.simulate.run.LIMITS", limits)
 

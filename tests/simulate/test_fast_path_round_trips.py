@@ -201,7 +201,6 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     assert talk.comes_back(talk.answer_now(talk.take(frame)))
     talk.ask_now()
 
-    assert not talk.asking.awaits_ack
     later = talk.asking.acks.next_check(now, ready=True)
     assert later is not None
     assert now + limits.ack_delay_s < later <= now + 0.6

@@ -40,8 +40,6 @@ class World:
     limits: of all processes.
     masters: the process that listens as master, by machine.
     reading: the maximum delay before a task reads a message, in seconds.
-    review_s: how often a process may scan its deadlines, in seconds; 0 for after each
-      flush.
     frames: the frames put on links, each with sender and receiver; None if not kept.
     recorded: the journals of all processes; None if there are none.
     fast_paths: how many messages take the fast path when they may.
@@ -86,7 +84,6 @@ class World:
         self.masters: dict[str, SimProcess] = {}
         self.lost_in_between: list[Incoming] = []
         self.reading = 0.01
-        self.review_s = 0.0
         self.frames: list[tuple[SimProcess, SimProcess | None, Frame]] | None = None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()

@@ -16,6 +16,7 @@ from bus.core.wire.stream_frames import EXTRACTED_MAX
 
 if TYPE_CHECKING:
     from bus.core.peer.limits import Limits
+    from bus.core.timers import Alarm
     from bus.core.wire import Frame
 
 __all__ = ["DelayedAcks"]
@@ -38,14 +39,18 @@ class DelayedAcks:
     in_exchange: True if messages acknowledge one another. The comm thread then checks
       at long intervals, not after each message, whether an acknowledgement is due.
 
-    Invariant: ``_taken`` holds the entries of ``extracted`` that no frame on the link
-    has acknowledged.
+    Invariants:
+    I1. ``_taken`` holds the entries of ``extracted`` that no frame on the link has
+        acknowledged.
+    I2. while the session can send, the alarm is set for ``due_at`` or earlier. In an
+        exchange it is set for the next check instead.
     """
 
     __slots__ = (
         "_acked",
         "_acked_controls",
         "_acked_extracted",
+        "_alarm",
         "_due_now",
         "_exchanges",
         "_limits",
@@ -58,8 +63,9 @@ class DelayedAcks:
         "received",
     )
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, alarm: Alarm) -> None:
         self._limits: Final = limits
+        self._alarm: Final = alarm
         self.controls_received: int = 0
         self._acked_controls: int = 0
         self.received = Acknowledgement(1)
@@ -77,6 +83,7 @@ class DelayedAcks:
 
     def on_link_open(self) -> None:
         """Acknowledge all extractions again: the last ACK may have been lost."""
+        self._alarm.by(self.due_at)
         self._taken = dict(self.extracted)
         self._due_now = bool(self._taken)
 
@@ -102,7 +109,10 @@ class DelayedAcks:
     def count_control(self) -> None:
         """Count a control frame that arrived; it may end an exchange."""
         self.controls_received += 1
-        self._exchanges = False  # a process that closes waits for the acknowledgement
+        if self._exchanges or self.in_exchange:
+            # A process that closes waits for the acknowledgement.
+            self._alarm.by(self.due_at)
+            self._exchanges = self.in_exchange = False
         if self.controls_received - self._acked_controls >= _CONTROLS_MAX:
             self._due_now = True
 
@@ -118,7 +128,12 @@ class DelayedAcks:
         self.extracted[relay] = self._taken[relay] = number
         length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
         if self.due_at is None:
-            self.due_at = now + self._limits.ack_delay_s
+            due_at = now + self._limits.ack_delay_s
+            # No call here, since this is done for each message. The next tick finds out
+            # when to check: at the due time, or later in an exchange.
+            if due_at < self._alarm.at and not self.in_exchange:
+                self._alarm.at = 0.0
+            self.due_at = due_at
         limits = self._limits
         if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
             self._due_now = True
@@ -172,11 +187,6 @@ class DelayedAcks:
         self._exchanges = True
 
     # Acknowledgements in frames of their own.
-
-    @property
-    def is_waiting(self) -> bool:
-        """True if an acknowledgement is due soon and no message carries it."""
-        return not self._exchanges and self.due_at is not None
 
     def next_check(self, now: float, *, ready: bool) -> float | None:
         """Return when to check for a due acknowledgement; None for never.

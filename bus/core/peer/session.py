@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
+    from bus.core.timers import Alarm
     from bus.core.wire import Ack, ControlFrame, Frame
 
 __all__ = ["Session", "milliseconds_left"]
@@ -77,7 +78,14 @@ class Session:
     )
 
     def __init__(
-        self, epoch: int, *, own: int, incarnation: int, nonce: int, limits: Limits
+        self,
+        epoch: int,
+        *,
+        own: int,
+        incarnation: int,
+        nonce: int,
+        limits: Limits,
+        ack_alarm: Alarm,
     ) -> None:
         self.epoch: int = epoch
         self.incarnation: Final = incarnation
@@ -98,7 +106,7 @@ class Session:
         self._unrelays: Final[Counter[int]] = Counter()
         self._held: int | None = None  # `_controls_sent` at the time of `hold`
         self._outbox: list[ControlFrame | _Numbered] = []
-        self.acks: Final = DelayedAcks(limits)
+        self.acks: Final = DelayedAcks(limits, ack_alarm)
 
     # Links.
 
@@ -315,11 +323,6 @@ class Session:
     def ack_at(self) -> float | None:
         """When an acknowledgement is due; None for never."""
         return self.acks.due_at if self.ready else None
-
-    @property
-    def awaits_ack(self) -> bool:
-        """True if `DelayedAcks.next_check` is within ``ack_delay_s``."""
-        return self.ready and self.acks.is_waiting
 
     def _forget_controls(self, received: int) -> None:
         if received > self._controls_sent:

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
+    from bus.registration import Key
 
 __all__ = ["IdleLinks"]
 
 
 class IdleLinks:
-    """The links that may be idle, by their peers, and since when.
+    """The links that may be idle, by their processes, and since when.
 
     It provides ``topology.on_use_ended``.
 
@@ -36,6 +37,7 @@ class IdleLinks:
     I1. an idle link is in ``_new`` or ``_since``: each event that ends a use adds it,
         and it stays while messages are under way on it, since no event tells their end.
     I2. ``_since`` is in the order of its times, so due links are in front.
+    I3. a lost process leaves ``_since`` by the next tick.
     """
 
     __slots__ = (
@@ -66,15 +68,17 @@ class IdleLinks:
         self._matches: Final = matches
         self._links: Final = links
         self._alarm: Final = topology.timers.alarm(Rank.IDLE_LINKS, self._on_due)
-        self._new: dict[Peer, None] = {}
-        self._since: Final[dict[Peer, float]] = {}
+        self._new: dict[Key, None] = {}
+        self._since: Final[dict[Key, float]] = {}
         topology.on_use_ended = self.on_use_ended
 
-    def on_use_ended(self, peer: Peer) -> None:
-        """Note that one use of a link has ended; it may have others."""
-        if not peer.joined:
-            self._alarm.by(0.0)  # the next tick notes the time
-            self._new[peer] = None
+    def on_use_ended(self, key: Key) -> None:
+        """Note that one use of the link with a process has ended; it may have others.
+
+        The same if the process is lost.
+        """
+        self._alarm.by(0.0)  # the next tick notes the time
+        self._new[key] = None
 
     def _on_due(self, now: float) -> float | None:
         """Ask to close the links that were idle for long enough.
@@ -82,24 +86,26 @@ class IdleLinks:
         Return when to check the next one, in seconds; None for never.
         """
         new, self._new = self._new, {}
-        for peer in new:
-            self._wait(peer, now)
+        for key in new:
+            self._wait(key, now)
         linger_s = self._topology.limits.linger_s
         waiting = self._since.items()
         due = itertools.takewhile(lambda each: each[1] + linger_s <= now, waiting)
-        for peer, _ in list(due):
-            del self._since[peer]
-            if self._is_unused(peer):
+        for key, _ in list(due):
+            del self._since[key]
+            peer = self._topology.peers.get(key)
+            if peer is not None and self._is_unused(peer):
                 if peer.busy:
-                    self._wait(peer, now)
+                    self._wait(key, now)
                 else:
                     self._ask(peer)
         first = next(iter(self._since.values()), None)
         return None if first is None else first + linger_s
 
-    def _wait(self, peer: Peer, now: float) -> None:
-        self._since.pop(peer, None)  # so that it is last
-        self._since[peer] = now
+    def _wait(self, key: Key, now: float) -> None:
+        self._since.pop(key, None)  # so that it is last
+        if key in self._topology.peers:
+            self._since[key] = now
 
     @staticmethod
     def _ask(peer: Peer) -> None:
@@ -132,7 +138,7 @@ class IdleLinks:
         peer.closing = False
         peer.session.resume()
         self._outbound_messages.pump(peer)
-        self.on_use_ended(peer)
+        self.on_use_ended(peer.key)
 
     def _is_unused(self, peer: Peer) -> bool:
         """Return True if no task here uses a link; messages may be under way on it."""

@@ -82,7 +82,7 @@ class IdleRelays:
     def _consider(self, relays: Iterable[Relay]) -> None:
         """Collect relays that may be unused; `_on_due` skips those that are used."""
         for relay in relays:
-            self._topology.on_use_ended(relay.peer)
+            self._topology.on_use_ended(relay.peer.key)
             if not self._is_kept(relay):
                 self._alarm.by(0.0)  # the next tick notes the time
                 self._new.append(relay)

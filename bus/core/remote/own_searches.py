@@ -102,13 +102,13 @@ class OwnSearches:
         senders = (sender_of(each.message._source) for each in waiting)
         table = self._manager.table
         sender = next((each for each in senders if each in table), None)
-        if sender is None:
+        until = max((each.deadline for each in waiting), default=now)
+        if sender is None or until <= now:  # if they have expired, they fail soon
             return
         address = Address.parse(name)
         anywhere = address.machine == ANY_MACHINE
         own = self._topology.me.machine
         machine = own if anywhere else address.machine or own
-        until = max(each.deadline for each in waiting)
         task = self._relays.with_number(sender)
         frame = Search(
             id=self._topology.new_request(),

@@ -105,6 +105,7 @@ class ProcessLoss:
         master = peer.joined
         self._forget(peer, now)
         self._topology.peers.pop(peer.key, None)
+        self._topology.on_use_ended(peer.key)
         # Not before: no search is sent to the lost process again.
         self._resolver.anywhere.review(now)
         if master and not self._topology.is_master:

@@ -9,7 +9,8 @@ The driver
 
 1. holds one lock around each call, the same as for the `ProcessManager`;
 2. performs the actions in order, after it has released the lock;
-3. calls `flush` when no event is left, and `tick` when `next_deadline` has passed;
+3. calls `tick` when an alarm of ``topology.timers`` is due, and `flush` after that and
+   when no event is left;
 4. puts frames on a link in order, and reports the loss of a link after all frames that
    arrived on it.
 """
@@ -156,6 +157,9 @@ class RemoteManager:
             Rank.PARKED_MESSAGES, self._expire_parked
         )
         manager.parked.alarm = self._parked_alarm
+        topology.ack_alarm = topology.timers.alarm(
+            Rank.ACKNOWLEDGEMENTS, self._check_acks
+        )
         self._rows: Final = {row.kind: row for row in self._table()}
         manager.remote = self.task_announcer  # last: from now on tasks call it
 
@@ -324,7 +328,7 @@ class RemoteManager:
     # Time.
 
     def tick(self, now: float) -> list[Action]:
-        """Handle expired timers: drop, close and retry."""
+        """Handle expired timers: drop, close and retry. Costs little if none is."""
         self.topology.timers.run(now)
         return self.topology.take_actions()
 
@@ -334,14 +338,16 @@ class RemoteManager:
         deadline = self.manager.parked.next_deadline()
         return None if deadline is None else max(deadline, now + _TOGETHER_S)
 
-    def next_deadline(self, now: float) -> float | None:
-        """Return when `tick` has work to do; None for never."""
-        times = [
-            self.topology.timers.next(),
+    def _check_acks(self, now: float) -> float | None:
+        """Return when to check again whether acknowledgements are due.
+
+        The `flush` after this tick sends those that are due now.
+        """
+        checks = [
+            peer.acks.next_check(now, ready=peer.session.ready)
+            for peer in self.topology.peers.values()
         ]
-        for peer in self.topology.peers.values():
-            times.append(peer.acks.next_check(now, ready=peer.session.ready))
-        return min([at for at in times if at is not None], default=None)
+        return min([at for at in checks if at is not None and at > now], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:
         """Send due and later acknowledgements now; this process is about to stop."""
@@ -349,11 +355,6 @@ class RemoteManager:
             if peer.session.ack_at is not None:
                 peer.acks.repeat()
         return self.flush(now)
-
-    @property
-    def acks_due(self) -> bool:
-        """True if `next_deadline` is soon, since an acknowledgement is pending."""
-        return any(peer.session.awaits_ack for peer in self.topology.peers.values())
 
     # Frames.
 
@@ -479,7 +480,7 @@ class RemoteManager:
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
         self.resolver.own.end_found()
-        self.topology.on_use_ended(peer)  # if no task uses the link, it is closed
+        self.topology.on_use_ended(peer.key)  # if no task uses the link, it is closed
         self.keep_alive.on_link_open(peer, now)
 
 

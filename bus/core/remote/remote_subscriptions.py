@@ -161,7 +161,7 @@ class RemoteSubscriptions:
     def on_departure(self, task: Entry) -> None:
         """Note that the subscribers of a task here need no link for it any more."""
         for peer in self.matches.subscribed_peers(task):
-            self._topology.on_use_ended(peer)
+            self._topology.on_use_ended(peer.key)
 
     def is_notifier(self, peer: Peer) -> bool:
         """Return True if any task of this process subscribes to one of a peer."""
@@ -318,9 +318,7 @@ class RemoteSubscriptions:
 
     def _on_use_ended(self, request: Request[Subscribe]) -> None:
         """Note that an asker may not need a link for its subscription any more."""
-        asker = self._topology.peers.get(request.asker)
-        if asker is not None:
-            self._topology.on_use_ended(asker)
+        self._topology.on_use_ended(request.asker)
 
     # Time.
 

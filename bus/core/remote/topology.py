@@ -50,8 +50,8 @@ class Topology:
       since it reaches the whole state of a process.
     on_use_ended: notes that one use of the link with a process has ended, by a task or
       by a subscription. The `IdleLinks` provide it.
-    message_alarm: is set for the deadline of each message in a relay. The
-      `UndeliveredMessages` provide it.
+    message_alarm: is set for the deadline of each message in a relay; ack_alarm: for
+      each acknowledgement. `UndeliveredMessages` and `RemoteManager` provide them.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
       The `InboundMessages` provide it.
     complain: takes a line about a violation by another process.
@@ -65,6 +65,7 @@ class Topology:
         "_nonces",
         "_pings",
         "_requests",
+        "ack_alarm",
         "addresses",
         "await_link",
         "complain",
@@ -114,8 +115,9 @@ class Topology:
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
         self.await_link: Callable[[Peer], None]
-        self.on_use_ended: Callable[[Peer], None]
+        self.on_use_ended: Callable[[Key], None]
         self.message_alarm: Alarm
+        self.ack_alarm: Alarm
         self.newest_epoch: Callable[[str], int]
         self._nonces: Final = nonces
         # Above all numbers used by earlier incarnations (AMO-16).
@@ -135,6 +137,7 @@ class Topology:
             incarnation=incarnation,
             nonce=next(self._nonces),
             limits=self.limits,
+            ack_alarm=self.ack_alarm,
         )
         peer = Peer(
             key,
