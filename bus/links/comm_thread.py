@@ -299,9 +299,11 @@ class CommThread:
 
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
-        if message._receipt is not None:
-            if self._acknowledgement_tracker.note(message):
-                self._rounds.wake()
+        urgent = message._receipt is not None and self._acknowledgement_tracker.note(
+            message
+        )
+        if urgent:
+            self._rounds.wake()
         if self._inbound_delivery.holds(message._to):
             self._resume_if_half_free(message._to, message._account)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.peer.relay import Dismissal
+from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
