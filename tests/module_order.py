@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LAYERS", "ORDER", "PARTS"]
+__all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
 
 # Lowest first: a module imports only what stands above it in its list, also for type
 # checkers.
@@ -152,6 +152,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "discovery",
         "local",
         "peer",
+        "hooks",
         "remote",
     ),
     "bus.core.discovery": (
@@ -195,6 +196,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "remote_tasks",
         "remote",
         "process_manager",
+        "local_subscriptions",
     ),
     "bus.core.peer": (
         "limits",
@@ -215,7 +217,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "handshake",
         "link",
         "user_routing_table",
-        "remote_presence",
         "pending_names",
         "name_registry",
         "proxies",
@@ -236,15 +237,16 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "own_searches",
         "any_machine_searches",
         "resolver",
-        "confirmations",
-        "matches",
-        "remote_subscriptions",
         "idle_links",
         "process_loss",
         "task_announcer",
         "control_frames",
         "remote_manager",
         "fast_path",
+        "remote_presence",
+        "confirmations",
+        "matches",
+        "remote_subscriptions",
         "frame_facts",
         "frame_monitor",
     ),
@@ -467,6 +469,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "task",
         "task_registration",
         "inspector",
+        "features",
         "network_node",
         "new_exchange",
         "notification_iterator",
@@ -479,8 +482,10 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 # The lower parts of the bus, lowest first. A module of a layer imports its own part and
-# those before it, and no other; `allowed_imports.txt` lists the exceptions of today.
+# those before it, and no other; the highest one also imports the table of features.
+# `allowed_imports.txt` lists the exceptions of today.
 LAYERS = ("model", "kernel", "process", "api")
+TABLE = "features"
 # Each module of the bus, by the part that it belongs to: "a" is a module, "a/" a folder
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
@@ -489,7 +494,7 @@ PARTS: Mapping[str, str] = {
             payload payload_depth payload_size registration rights role specification
     """,
     "kernel": """
-        core: __init__ deadlines timers peer/
+        core: __init__ deadlines hooks timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
         core/remote: __init__ control_frames dial_failures fast_path handshake
@@ -523,9 +528,10 @@ PARTS: Mapping[str, str] = {
             questions receiver reentry responder run_callback sender stuck_callback
             task task_owner task_registration unanswered
     """,
+    "features": "api: features",
     "features/subscriptions": """
         api: awaited_confirmation notification_iterator subscriber subscription
-        core/local: interests remote_tasks specification_trie
+        core/local: interests local_subscriptions remote_tasks specification_trie
         core/remote: confirmations matches remote_presence remote_subscriptions
     """,
     "features/memory": """

@@ -18,7 +18,7 @@ import pytest
 
 from tests import house
 from tests.imports import Tree
-from tests.module_order import LAYERS, ORDER, PARTS
+from tests.module_order import LAYERS, ORDER, PARTS, TABLE
 
 # Modules that name one another, all of them for type checkers only. No others may.
 # Their public classes return one another, so that no order of them exists.
@@ -112,7 +112,7 @@ def test_the_layers_of_the_bus_import_no_feature(tree: Tree) -> None:
     lines = _ALLOWED.read_text(encoding="utf-8").splitlines()
     listed = [line for line in lines if line and not line.startswith("#")]
 
-    assert house.above_their_part(tree, "bus", PARTS, LAYERS, listed) == []
+    assert house.above_their_part(tree, "bus", PARTS, LAYERS, listed, TABLE) == []
     assert len(listed) == len(set(listed))
 
 

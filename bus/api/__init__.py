@@ -20,6 +20,7 @@ task_registration                   the registration of a task, until it has its
 snapshot, inspector                 the state of a process, and its report to others
 notification_iterator,
 implicit_tasks                      the tasks of scripts
+features                            the features, loaded at their first use
 network_node                        this process among the others
 foreign_tasks                       the end of a bus for tasks of other buses
 addresses, bus                      the entry point to all of these

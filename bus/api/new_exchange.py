@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
+from bus.api.features import REMOTE_FEATURES
 from bus.core.local.process_manager import ProcessManager
 from bus.journal.writer import Journal
 from bus.threads.exchange import Exchange
@@ -57,4 +58,4 @@ def new_exchange(
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, recorder, store), incarnation
+    return Exchange(manager, recorder, store, REMOTE_FEATURES), incarnation

@@ -58,14 +58,13 @@ class Interests(Generic[Asked]):
         trie.add(interest.specification, interest)
         self._by_task.setdefault(interest.entry, {})[interest] = None
 
+    def all(self) -> list[Asked]:
+        """Return all interests, task by task."""
+        return [interest for own in self._by_task.values() for interest in own]
+
     def of_other_buses(self, bus: str) -> list[Asked]:
         """Return the interests of tasks that are not of this bus."""
-        return [
-            interest
-            for task, own in self._by_task.items()
-            if task.address.bus != bus
-            for interest in own
-        ]
+        return [each for each in self.all() if each.entry.address.bus != bus]
 
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""

@@ -1,8 +1,8 @@
 """`TaskAnnouncer`: announces changes of local tasks to other processes.
 
-The process manager reports each change of a task, and of its searches, subscriptions
-and watches (`bus.core.local.remote.Remote`). Each report goes on to the parts of the
-remote manager that inform other processes.
+The process manager reports each change of a task, and of the searches for names
+(`bus.core.local.remote.Remote`). Each report goes on to the parts of the remote manager
+that inform other processes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, Final
 from bus.registration import Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bus.core.local.actions import Action
-    from bus.core.local.interests import Interest
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.remote.idle_relays import IdleRelays
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
-    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
 
@@ -43,7 +39,6 @@ class TaskAnnouncer:
         "_outbound_messages",
         "_own_searches",
         "_relays",
-        "_remote_subscriptions",
         "_resolver",
         "_topology",
     )
@@ -56,7 +51,6 @@ class TaskAnnouncer:
         relays: Relays,
         outbound_messages: OutboundMessages,
         resolver: Resolver,
-        remote_subscriptions: RemoteSubscriptions,
         idle_relays: IdleRelays,
     ) -> None:
         self._topology: Final = topology
@@ -66,7 +60,6 @@ class TaskAnnouncer:
         self._outbound_messages: Final = outbound_messages
         self._resolver: Final = resolver
         self._own_searches: Final = resolver.own
-        self._remote_subscriptions: Final = remote_subscriptions
         self._idle_relays: Final = idle_relays
 
     # Tasks and their names.
@@ -85,7 +78,6 @@ class TaskAnnouncer:
         self._name_registry.on_registered(task, now)
         self._relays.introduce([task])
         self._resolver.on_registered(task, now)
-        self._remote_subscriptions.on_registered(task, now)
         return self._topology.take_actions()
 
     def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
@@ -130,23 +122,3 @@ class TaskAnnouncer:
 
     def end_search(self, name: str) -> None:
         self._own_searches.end_unneeded(name)
-
-    # Subscriptions and watches.
-
-    def on_subscribed(
-        self, interest: Interest, settled: Callable[[], object] | None = None
-    ) -> list[Action]:
-        self._remote_subscriptions.on_subscribed(interest, settled)
-        return self._topology.take_actions()
-
-    def subscribers_of(self, entry: Entry) -> int:
-        return len(self._remote_subscriptions.matches.subscribed_peers(entry))
-
-    def on_unsubscribed(self, interest: Interest) -> None:
-        self._remote_subscriptions.on_unsubscribed(interest)
-
-    def on_watched(self, interest: Interest) -> None:
-        self._remote_subscriptions.on_watched(interest)
-
-    def on_unwatched(self, interest: Interest) -> None:
-        self._remote_subscriptions.on_unsubscribed(interest, presence=True)

@@ -1,0 +1,79 @@
+"""`Hooks`: what a feature gives to the remote manager of a process.
+
+The kernel knows no feature: it calls these functions, and each of them is empty by
+default. They are called in place, under the exchange's lock, and append their actions
+to ``topology.todo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from bus.core import wire
+from bus.core.local.routing_table import Entry
+from bus.core.peer.peer import Peer
+from bus.registration import RegistrationId
+
+__all__ = ["Hooks", "Row"]
+
+F = TypeVar("F", bound=wire.Frame)
+
+
+class Row(Struct, Generic[F], frozen=True):
+    """How frames of one type, or errors of one reason, are handled.
+
+    handle: called with the peer, the frame and the time, in seconds; with the link in
+      place of the peer if ``of_link`` is set.
+    check: returns the frame as it is handled; raises a `WireError` if the peer is not
+      entitled to send it (BUS-SEC-7).
+    counted: False if the peer does not send it again on the next link.
+    """
+
+    kind: type[F] | wire.Reason
+    handle: Callable[[Any, F, float], object]
+    check: Callable[[Any, F], F] | None = None
+    counted: bool = True
+    of_link: bool = False
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+class Hooks(Struct, frozen=True, kw_only=True):
+    """The functions of one feature; a time is in seconds.
+
+    frames: rows of the table of handlers, also for reasons of errors.
+    answers: take the answer to a request; true if the feature has made the request.
+    on_link: the peer's stream is open on a new link.
+    on_joined: the first signalling link with the peer is open.
+    on_pong: a PONG of a number arrived.
+    on_process_lost: a process is lost; nothing that is kept for it is dropped yet.
+    on_new_epoch: a peer has counted this process as lost, and is not lost itself; the
+      state kept for it is not dropped yet.
+    on_peer_lost: the state kept for a peer is dropped, but for its relays.
+    on_eliminated: a task of another process can no longer be found.
+    wants: true if a process subscribes to any task here, so that its link is in use.
+    peers: return the processes with a subscriber to a task here, each once. One feature
+      at most gives it.
+    review, next_deadline, tick: note new deadlines; return the next one, or None; do
+      what is due.
+    """
+
+    frames: tuple[Row[Any], ...] = ()
+    answers: Callable[[Peer, wire.AddRelay, float], object] = _nothing
+    on_link: Callable[[Peer, float], object] = _nothing
+    on_joined: Callable[[Peer, float], object] = _nothing
+    on_pong: Callable[[Peer, int, float], object] = _nothing
+    on_process_lost: Callable[[Peer, float], object] = _nothing
+    on_new_epoch: Callable[[Peer, float], object] = _nothing
+    on_peer_lost: Callable[[Peer, float], object] = _nothing
+    on_eliminated: Callable[[RegistrationId], object] = _nothing
+    wants: Callable[[Peer], object] = _nothing
+    peers: Callable[[Entry], list[Peer]] | None = None
+    review: Callable[[float], object] = _nothing
+    next_deadline: Callable[[], float | None] = _nothing
+    tick: Callable[[float], object] = _nothing
