@@ -51,12 +51,17 @@ class Interests(Generic[Asked]):
 
     def add(self, interest: Asked) -> None:
         """Add an interest, behind all others."""
+        # First: after an interrupt, the departure of the task removes the rest.
+        own = self._by_task.get(interest.entry)
+        if own is None:
+            self._by_task[interest.entry] = {interest: None}
+        else:
+            own[interest] = None
         machine = self.machine_of(interest)
         trie = self._tries.get(machine)
         if trie is None:
             trie = self._tries[machine] = SpecificationTrie()
         trie.add(interest.specification, interest)
-        self._by_task.setdefault(interest.entry, {})[interest] = None
 
     def all(self) -> list[Asked]:
         """Return all interests, task by task."""
@@ -71,14 +76,15 @@ class Interests(Generic[Asked]):
         own = self._by_task.get(interest.entry, {})
         if interest not in own:
             return False
+        machine = self.machine_of(interest)
+        trie = self._tries.get(machine)
+        if trie is not None:
+            trie.discard(interest.specification, interest)
+            if trie.is_empty:
+                del self._tries[machine]
         del own[interest]
         if not own:
             del self._by_task[interest.entry]
-        machine = self.machine_of(interest)
-        trie = self._tries[machine]
-        trie.discard(interest.specification, interest)
-        if trie.is_empty:
-            del self._tries[machine]
         return True
 
     def of(self, entry: Entry) -> list[Asked]:
