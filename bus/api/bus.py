@@ -36,7 +36,7 @@ from bus.api.network_node import NetworkNode
 from bus.api.new_exchange import new_exchange
 from bus.api.orphans import Orphans
 from bus.api.receiver import Receiver
-from bus.api.reentry import guarded
+from bus.api.reentry import MAIN, enter, guarded
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
 from bus.api.subscription import Subscription
 from bus.api.task import Task, Where
@@ -283,7 +283,6 @@ class Bus(Closable):
 
     # For scripts: these methods use an implicit private task for each calling thread.
 
-    @guarded("call")
     def call(
         self,
         to: Where,
@@ -292,8 +291,13 @@ class Bus(Closable):
         timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; see `Task.call`."""
-        task = self._implicit_tasks.waiting_task("call")
-        return task._call(to, payload, None, timeout)
+        outer = enter("call")  # as `guarded`, without the call of a wrapper
+        try:
+            task = self._implicit_tasks.waiting_task("call")
+            return task._call(to, payload, None, timeout)
+        finally:
+            if outer is False:
+                MAIN.inside = False
 
     def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
         """Send a command without waiting for an answer; see `Task.command`."""
