@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bus.core.local.interests import Interest
     from bus.core.local.process_manager import ProcessManager
-    from bus.core.local.routing_table import Audience, Entry
+    from bus.core.local.routing_table import Entry
     from bus.registration import RegistrationId
 
 __all__ = ["LocalSubscriptions", "subscriptions_of"]
@@ -72,6 +72,7 @@ class LocalSubscriptions:
     __slots__ = (
         "_awaited",
         "_table",
+        "here",
         "remote",
         "remote_tasks",
         "subscriptions",
@@ -82,6 +83,8 @@ class LocalSubscriptions:
         self._table: Final = manager.table
         self.subscriptions: Final[Interests[Any]] = Interests(manager.machine)
         self.watches: Final[Interests[Any]] = Interests(manager.machine)
+        # Called for each notification, so without a method in between.
+        self.here: Final = self.subscriptions.audience
         self.remote_tasks: Final = RemoteTasks(
             manager.machine, manager.table, self.watches
         )
@@ -90,9 +93,6 @@ class LocalSubscriptions:
         self._awaited: Final[dict[Callable[[bool], object], tuple[Entry, int]]] = {}
 
     # Tasks of this process, and of others; see `Audiences`.
-
-    def here(self, name: str, machine: str | None) -> tuple[Audience, ...]:
-        return self.subscriptions.audience(name, machine)
 
     def on_registered(self, task: Entry, now: float) -> list[Action]:
         task.audience = self.subscriptions.audience(task.name)
