@@ -8,7 +8,7 @@
     job        one job in processes of its own, the same code for all contestants
     tally      the receiving side of a job
     rivals/    the table of contestants, ours included: no loop, no clock, only settings
-    users, threads, rendezvous, sockets, processes, multicast, pattern, machines,
+    users, threads, rendezvous, sockets, processes, large, pattern, machines,
     journal, durable   the suites
     memory, hops, machine   sizes, the calls of a command, the description of a machine
 

@@ -34,7 +34,7 @@ SUITES: Final = {
     "rendezvous": "T4, connects of two threads",
     "sockets": "W1 W2 W3, a queue between two processes",
     "processes": "P1 P2 P3, commands between two processes",
-    "multicast": "M1 M2 M3 P3, large messages, and from one process to four",
+    "large": "M1 M2 M3 P3, large messages, and from one process to four",
     "pattern": "B1, four nodes of the bus pattern",
     "machines": "N1, between two network namespaces, as root",
     "journal": "J1, the cost of a record",

@@ -60,16 +60,15 @@ def above_their_part(
     parts: Mapping[str, str],
     layers: Sequence[str],
     listed: Collection[str],
-    table: str = "",
 ) -> list[str]:
     """List imports from a layer to a higher part, and lines of ``listed`` without one.
 
     parts: the modules of each part, as ``PARTS`` names them; layers: the lower parts,
-    lowest first. A module of a layer imports only its own part and lower layers.
+    lowest first. A module of a layer imports only its own part, parts of that, such as
+    "own/other", and lower layers.
     listed: the exceptions, each "PART: IMPORTER -> MODULE". MODULE defines the imported
     name, whichever module re-exports it. Imports for type checkers count; "(types)"
     follows a pair that has no others.
-    table: the part with the table of the higher parts, which the highest layer imports.
     """
     part_of = _part_of(parts)
     words = {
@@ -79,7 +78,7 @@ def above_their_part(
     homes = {name: part_of[word] for name, word in words.items() if word}
     climbs = dict[str, str]()
     for module in tree.below(package):
-        climbs |= _climbs(tree, module, homes, layers, table)
+        climbs |= _climbs(tree, module, homes, layers)
     return [
         *(
             f"{tree.modules[name].at(1)}: is in no part: add it to PARTS in "
@@ -239,21 +238,23 @@ def _word_for(path: str, part_of: Mapping[str, str]) -> str | None:
 
 
 def _climbs(
-    tree: Tree,
-    module: Module,
-    homes: Mapping[str, str],
-    layers: Sequence[str],
-    table: str,
+    tree: Tree, module: Module, homes: Mapping[str, str], layers: Sequence[str]
 ) -> dict[str, str]:
     """Return the imports of a layer's module that reach higher parts, with places."""
     own = homes.get(module.name)
     if own not in layers:
         return {}
-    free = [*layers[: layers.index(own) + 1], *([table] if own == layers[-1] else [])]
+    free = layers[: layers.index(own) + 1]
+    below = f"{own}/"
     runtime = set(module.imports())
     found = dict[str, str]()
     for one in sorted(module.imports(typing=True), key=lambda one: one not in runtime):
-        way = [name for name in tree.way_to(one) if homes.get(name, own) not in free]
+        way = [
+            name
+            for name in tree.way_to(one)
+            if (home := homes.get(name, below)) not in free
+            and not home.startswith(below)
+        ]
         if not way:
             continue
         paths = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
+__all__ = ["LAYERS", "ORDER", "PARTS"]
 
 # Lowest first: a module imports only what stands above it in its list, also for type
 # checkers.
@@ -191,7 +191,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "inbound_run",
         "actions",
         "parked_list",
-        "any_machine_names",
         "departures",
         "remote_tasks",
         "remote",
@@ -212,7 +211,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "bus.core.remote": (
         "topology",
-        "candidates",
         "requests",
         "handshake",
         "link",
@@ -225,17 +223,16 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "undelivered_messages",
         "inbound",
         "inbound_messages",
-        "name_conflicts",
-        "dial_failures",
         "master_dialler",
-        "discovered_machines",
+        "name_conflicts",
+        "machine_dialler",
         "link_table",
         "known_machines",
         "keep_alive",
         "idle_relays",
         "new_addresses",
         "own_searches",
-        "any_machine_searches",
+        "any_machine",
         "resolver",
         "idle_links",
         "process_loss",
@@ -269,9 +266,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "emptying",
         "undoable",
         "parked_expiry",
-        "binding",
         "fast_delivery",
         "exchange",
+        "binding",
         "router",
     ),
     "bus.links": (
@@ -304,7 +301,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "fast_path_driver",
         "run_directory",
         "comm_thread",
-        "network",
+        "process_network",
         "memory",
         "peer_trust",
         "gateway_address",
@@ -353,7 +350,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "open_memory",
         "memory_mapping",
         "lent_view",
-        "loan",
+        "arena_loan",
         "slab_buffer",
         "slab",
         "slab_set",
@@ -365,7 +362,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus.cli": (
         "progress",
         "numbers",
-        "news",
+        "demo_events",
         "target",
         "text",
         "exits",
@@ -377,7 +374,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "journal",
         "pipeline",
         "demo",
-        "place",
+        "run_directory",
         "queries",
         "live",
         "bench",
@@ -453,7 +450,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "bus_thread",
         "bus_threads",
         "task_owner",
-        "addresses",
         "responder",
         "delivery_failures",
         "receiver",
@@ -463,13 +459,14 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "loans",
         "awaited_confirmation",
         "awaited_binding",
+        "features",
+        "addresses",
         "subscriber",
         "call",
         "snapshot",
         "task",
         "task_registration",
         "inspector",
-        "features",
         "network_node",
         "new_exchange",
         "notification_iterator",
@@ -482,10 +479,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 # The lower parts of the bus, lowest first. A module of a layer imports its own part and
-# those before it, and no other; the highest one also imports the table of features.
-# `allowed_imports.txt` lists the exceptions of today.
-LAYERS = ("model", "kernel", "process", "api")
-TABLE = "features"
+# those before it, and no other; `allowed_imports.txt` lists the exceptions of today.
+# The module of "features" imports each part "features/...": it is the door to these.
+LAYERS = ("model", "kernel", "process", "features", "api")
 # Each module of the bus, by the part that it belongs to: "a" is a module, "a/" a folder
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
@@ -497,7 +493,7 @@ PARTS: Mapping[str, str] = {
         core: __init__ deadlines hooks timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
-        core/remote: __init__ control_frames dial_failures fast_path handshake
+        core/remote: __init__ control_frames fast_path handshake
             idle_links idle_relays inbound inbound_messages keep_alive link link_table
             master_dialler name_registry outbound_messages own_searches
             pending_names process_loss proxies relays remote_manager requests resolver
@@ -512,14 +508,15 @@ PARTS: Mapping[str, str] = {
         links: __init__ acknowledgement_tracker audience_account batch_room
             comm_thread connect_failure fast_frames fast_path_driver frame_readers
             inbound_delivery join_state link_helpers link_policy link_poller link_pool
-            link_setup machine_id memory network peer_log peer_trust relay_account
-            relay_outbox rounds run_directory send_batch shutdown socket_listeners
-            socket_network unsent
+            link_setup machine_id memory peer_log peer_trust process_network
+            relay_account relay_outbox rounds run_directory send_batch shutdown
+            socket_listeners socket_network unsent
         threads: __init__ account callback_failures comm delivery dropping_account
             emptying exchange fast_delivery host_thread inbox internal_errors mailbox
             opening parked_expiry registration_attempt router scheduler thread_manager
             undoable verdict
     """,
+    "features": "api: features",
     "api": """
         service
         api: __init__ addresses arguments asker awaited_command awaited_outcome bus
@@ -528,7 +525,6 @@ PARTS: Mapping[str, str] = {
             questions receiver reentry responder run_callback sender stuck_callback
             task task_owner task_registration unanswered
     """,
-    "features": "api: features",
     "features/subscriptions": """
         api: awaited_confirmation notification_iterator subscriber subscription
         core/local: interests local_subscriptions remote_tasks specification_trie
@@ -547,9 +543,7 @@ PARTS: Mapping[str, str] = {
         api: awaited_binding
         cli: keys machines network_doctor shared_names
         core: discovery/
-        core/local: any_machine_names
-        core/remote: any_machine_searches candidates discovered_machines
-            known_machines name_conflicts
+        core/remote: any_machine known_machines machine_dialler name_conflicts
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery
@@ -580,11 +574,11 @@ PARTS: Mapping[str, str] = {
     """,
     "demo": """
         demo/
-        cli: demo news
+        cli: demo demo_events
     """,
     "cli": """
         cli: __init__ bench conformance doctor exits finding json_text live numbers
-            place progress suite talk target text
+            progress run_directory suite talk target text
     """,
     "root": "__init__ __main__ requirements testing",
 }

@@ -162,12 +162,14 @@ def test_a_layer_imports_no_later_layer(tmp_path: Path) -> None:
     assert "(base: low/rounds -> low/values)" in only
 
 
-def test_only_the_highest_layer_imports_the_table(tmp_path: Path) -> None:
+def test_a_layer_imports_the_parts_of_its_own_part(tmp_path: Path) -> None:
     tree = _with_parts(tmp_path, "import pack.more.made")
-    layers = ["base", "top"]
+    parts = {"base": "low: values", "top": "low: rounds", "door": "door"}
 
-    for order, found in ((layers, 0), (layers[::-1], 1)):
-        climbs = house.above_their_part(tree, "pack", _PARTS, order, [], "extra")
+    for name, found in (("top/extra", 0), ("base/extra", 1), ("topmost", 1)):
+        climbs = house.above_their_part(
+            tree, "pack", {**parts, name: "more/"}, ["base", "top"], []
+        )
         assert len(climbs) == found
 
 

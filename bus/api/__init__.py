@@ -17,6 +17,7 @@ command_handle, sender, call        commands and notifications; a command and it
 task_owner, task                    the task, and its bus as the task uses it
 bus_thread, bus_threads             the threads that host tasks
 task_registration                   the registration of a task, until it has its name
+features                            the features that lower parts do not know
 snapshot, inspector                 the state of a process, and its report to others
 notification_iterator,
 implicit_tasks                      the tasks of scripts

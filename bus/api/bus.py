@@ -43,10 +43,10 @@ from bus.api.task import Task, Where
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
+from bus.core.local.trace import Journal
 from bus.durability import Durability
 from bus.horizon.format import Owner
-from bus.journal.writer import Journal
-from bus.links.network import Network
+from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
 from bus.specification import Specification
@@ -79,7 +79,7 @@ class Bus(Closable):
         process: str | None = None,
         machine: str | None = None,
         config: BusConfig | None = None,
-        network: Network | None = None,
+        network: ProcessNetwork | None = None,
         journal: Journal | None = None,
         durability: Durability | None = None,
     ) -> None:

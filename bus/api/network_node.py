@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.api.features import use_any_machine
 from bus.api.inspector import Inspector
 from queuebroker import _sync
 from queuebroker.waiting.parking import taken_lock
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from bus.api.snapshot import BusSnapshot
     from bus.config import BusConfig
     from bus.links.comm_thread import CommThread
-    from bus.links.network import Network
+    from bus.links.process_network import ProcessNetwork
     from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
 
@@ -38,7 +39,7 @@ class NetworkNode:
 
     def __init__(
         self,
-        network: Network | None,
+        network: ProcessNetwork | None,
         incarnation: int,
         router: Router,
         config: BusConfig,
@@ -55,6 +56,8 @@ class NetworkNode:
         """Start the comm thread, unless it runs."""
         assert self.network is not None
         if self.comm is None:
+            # Before a search of another process arrives: this one may be its master.
+            use_any_machine(self._exchange)
             manager = self._exchange.manager
             self.comm = self.network.join(
                 manager.machine,

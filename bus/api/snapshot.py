@@ -50,7 +50,7 @@ class Counters(Struct, frozen=True):
     expired: messages extracted after their deadline.
     returned: messages sent elsewhere, as the receiver deregistered or unsubscribed.
     unread, unread_bytes: messages that are unread now, and their size in bytes.
-    turned_away: messages refused, or dropped in favour of older ones; never accepted.
+    refused: messages rejected, or dropped in favour of older ones; never accepted.
     """
 
     accepted: int
@@ -60,7 +60,7 @@ class Counters(Struct, frozen=True):
     returned: int
     unread: int
     unread_bytes: int
-    turned_away: int
+    refused: int
 
 
 class SubscriptionInfo(Struct, frozen=True):
@@ -130,7 +130,7 @@ class ThreadInfo(Struct, frozen=True):
 class SentCounters(Struct, frozen=True):
     """The counters of messages sent to tasks of other processes (BUS-FLOW-7).
 
-    ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
+    ``posted == taken + dropped + returned + failed + in_doubt + in_transit``, always.
 
     posted: messages of all kinds, each counted when it enters a relay. If a returned
       message enters another relay, it is counted a second time.
@@ -140,7 +140,7 @@ class SentCounters(Struct, frozen=True):
     failed: messages that expired, found no room, or had no addressee.
     in_doubt: messages that may or may not have been taken: the link was lost before
       the acknowledgement.
-    present: messages that wait for a link, or are in transit.
+    in_transit: messages that wait for a link, or are in transit.
     """
 
     posted: int
@@ -149,7 +149,7 @@ class SentCounters(Struct, frozen=True):
     returned: int
     failed: int
     in_doubt: int
-    present: int
+    in_transit: int
 
 
 class RelayInfo(Struct, frozen=True):
@@ -199,7 +199,7 @@ class BusSnapshot(Struct, frozen=True):
     ignored_announcements: the number of ignored announcements of machines, by reason
       (BUS-DISC-11).
     shared_memory: the arena of this process, and its use of others (MC-39); None while
-      this process is alone on the bus, or if `BusConfig.arena` is False.
+      this process is alone on the bus, or if `BusConfig.shared_memory` is False.
     """
 
     bus: str
@@ -293,7 +293,7 @@ def _sent(counters: RelayCounters, relays: Iterable[Relay]) -> SentCounters:
         returned=counters.returned,
         failed=counters.failed,
         in_doubt=counters.in_doubt,
-        present=sum([each.present for each in relays]),
+        in_transit=sum([each.in_transit for each in relays]),
     )
 
 
@@ -350,7 +350,7 @@ def _counters(account: Account) -> Counters:
         returned=account.returned,
         unread=account.unread,
         unread_bytes=account.unread_bytes,
-        turned_away=account.turned_away,
+        refused=account.refused,
     )
 
 
@@ -368,5 +368,5 @@ def _notifying(comm: Comm) -> Counters:
         returned=0,
         unread=unread,
         unread_bytes=unread_bytes,
-        turned_away=0,
+        refused=0,
     )

@@ -51,6 +51,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
     on_link: the peer's stream is open on a new link.
     on_joined: the first signalling link with the peer is open.
     on_pong: a PONG of a number arrived.
+    on_master: this process has become master.
+    on_emptied: the unread messages of a departed task of this process are parked.
     on_process_lost: a process is lost; nothing that is kept for it is dropped yet.
     on_new_epoch: a peer has counted this process as lost, and is not lost itself; the
       state kept for it is not dropped yet.
@@ -59,8 +61,6 @@ class Hooks(Struct, frozen=True, kw_only=True):
     wants: true if a process subscribes to any task here, so that its link is in use.
     peers: return the processes with a subscriber to a task here, each once. One feature
       at most gives it.
-    review, next_deadline, tick: note new deadlines; return the next one, or None; do
-      what is due.
     """
 
     frames: tuple[Row[Any], ...] = ()
@@ -68,12 +68,11 @@ class Hooks(Struct, frozen=True, kw_only=True):
     on_link: Callable[[Peer, float], object] = _nothing
     on_joined: Callable[[Peer, float], object] = _nothing
     on_pong: Callable[[Peer, int, float], object] = _nothing
+    on_master: Callable[[float], object] = _nothing
+    on_emptied: Callable[[Entry, float], object] = _nothing
     on_process_lost: Callable[[Peer, float], object] = _nothing
     on_new_epoch: Callable[[Peer, float], object] = _nothing
     on_peer_lost: Callable[[Peer, float], object] = _nothing
     on_eliminated: Callable[[RegistrationId], object] = _nothing
     wants: Callable[[Peer], object] = _nothing
     peers: Callable[[Entry], list[Peer]] | None = None
-    review: Callable[[float], object] = _nothing
-    next_deadline: Callable[[], float | None] = _nothing
-    tick: Callable[[float], object] = _nothing

@@ -23,6 +23,10 @@ __all__ = ["Alarm", "Rank", "Timers"]
 class Rank(enum.IntEnum):
     """The order of the parts that are due in one call."""
 
+    PARKED_MESSAGES = enum.auto()
+    MESSAGES = enum.auto()
+    RELAYS = enum.auto()
+    IDLE_LINKS = enum.auto()
     STREAMS = enum.auto()
     REPEATED_SEARCHES = enum.auto()
     NEW_ADDRESSES = enum.auto()
@@ -31,10 +35,14 @@ class Rank(enum.IntEnum):
     LINKS = enum.auto()
     PEERS = enum.auto()
     DIALS = enum.auto()
+    MACHINE_DIALS = enum.auto()
     SUBSCRIPTIONS = enum.auto()
     KEEP_ALIVE = enum.auto()
     NAMES = enum.auto()
     PRESENCE = enum.auto()
+    IDLE_RELAYS = enum.auto()
+    CONFIRMATIONS = enum.auto()
+    ADOPTED_SUBSCRIPTIONS = enum.auto()
 
 
 class Alarm:

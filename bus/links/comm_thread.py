@@ -297,13 +297,10 @@ class CommThread:
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
         if message._receipt is not None:
-            tracker = self._acknowledgement_tracker
-            tracker.note(message)
-            watched = message._receipt.peer.acks.in_exchange
-            if tracker.is_due(watched=watched):
+            if self._acknowledgement_tracker.note(message):
                 self._rounds.wake()
         if self._inbound_delivery.holds(message._to):
-            self._resume_if_roomy(message._to, message._account)
+            self._resume_if_half_free(message._to, message._account)
 
     def on_run_progress(self, run: InboundRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
@@ -312,12 +309,12 @@ class CommThread:
             if tracker.note_run(run) and not tracker.acknowledges_soon(run._to.host):
                 self._rounds.wake()
         if self._inbound_delivery.holds(run._to):
-            self._resume_if_roomy(run._to, run._account)
+            self._resume_if_half_free(run._to, run._account)
 
-    def _resume_if_roomy(self, entry: Entry, account: Account) -> None:
+    def _resume_if_half_free(self, entry: Entry, account: Account) -> None:
         # Not for each message that the task takes: a resume would then deliver the
         # held-back messages one by one.
-        if account.roomy:
+        if account.is_half_free:
             self._exchange.decide(lambda: [Resume(entry)])
 
     def on_room(self, entry: Entry) -> None:

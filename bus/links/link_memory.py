@@ -107,7 +107,7 @@ class LinkMemory:
         self._known_at: Final[set[int]] = set()
         self._unshared_at: Final[set[int]] = set()
         self.ended_at: Collection[int] = ()
-        if config.arena:
+        if config.shared_memory:
             self._lent = LentBodies(process_id, config.message_bytes_max, on_ended)
             self.ended_at = self._lent.ended_at
             self._shared = self._new_shared()
@@ -115,7 +115,7 @@ class LinkMemory:
     def _new_shared(self) -> SharedBodies:
         config = self._config
         return SharedBodies(
-            Arena(config.arena_bytes, share=config.arena_share),
+            Arena(config.arena_bytes, share=config.arena_share_per_recipient),
             config.arena_threshold_bytes,
             self._process_id,
             self._on_ended,

@@ -416,7 +416,6 @@ class Rounds:
         # deadlines again afterwards.
         late = self._due_at is not None and self._due_at <= now
         if late and self._relay_outbox.is_owner():
-            self._exchange.expire_parked(now)
             actions += remote.tick(now)
             self._review_at = 0.0  # the deadline that was due is handled
         if self.settles and self._exchange.at_rest and not actions:

@@ -195,7 +195,7 @@ def test_the_figures_of_a_suite_differ_and_their_musts_name_contestants(
     pytest.importorskip("zmq", reason="needs pyzmq, of the extra")
     monkeypatch.setattr("benchmarks.machines.refusal", lambda: "")  # for any user
     monkeypatch.setattr("benchmarks.rivals.Rival.obstacle", "")  # and any packages
-    monkeypatch.setattr("benchmarks.multicast.importlib.util.find_spec", bool)
+    monkeypatch.setattr("benchmarks.large.importlib.util.find_spec", bool)
     contests, _ = load(name)(Effort())
 
     rows = [row for contest in contests for row in contest.rows]

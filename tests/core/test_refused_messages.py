@@ -12,7 +12,7 @@ from bus.core.streams.receipts import Receipts
 from bus.core.wire import Characteristics
 from bus.registration import RegistrationId
 from specs.clauses import clause
-from tests.core.sessions import link_up, outbound_run
+from tests.core.sessions import link_up, new_alarm, outbound_run
 
 LIMITS = Limits.of(BusConfig())
 ADDRESSEE = Characteristics(
@@ -24,7 +24,14 @@ ADDRESSEE = Characteristics(
 def test_one_of_several_in_a_run_is_taken_out() -> None:
     """The others stay under way, each under its number."""
     session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
-    peer = Peer(("m1", "s2"), session, 0.0, limits=LIMITS, counters=RelayCounters())
+    peer = Peer(
+        ("m1", "s2"),
+        session,
+        0.0,
+        limits=LIMITS,
+        counters=RelayCounters(),
+        message_alarm=new_alarm(),
+    )
     link_up(session)
     peer.announced.add(1)
     relay = Relay(peer, ADDRESSEE, 0.0, limits=LIMITS)
@@ -40,7 +47,7 @@ def test_one_of_several_in_a_run_is_taken_out() -> None:
         (3, [b"ccc"]),
     ]
     assert (relay.under_way, relay.unacked_bytes) == (2, 4)
-    assert relay.counters.posted == relay.counters.ended + relay.present
+    assert relay.counters.posted == relay.counters.ended + relay.in_transit
     assert relay.take_refused(2) is None
     assert [relay.take_refused(number) is not None for number in (1, 3)] == [True] * 2
     assert not relay.unacked

@@ -32,7 +32,7 @@ from bus.events import BusOperation, BusReason
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
-from tests.core.sessions import link_up, outbound_run
+from tests.core.sessions import link_up, new_alarm, outbound_run
 from tests.core.test_trace import Notes
 
 if TYPE_CHECKING:
@@ -105,7 +105,12 @@ class RelayMachine(RuleBasedStateMachine):
         super().__init__()
         session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
         self.peer = Peer(
-            ("m1", "s2"), session, 0.0, limits=LIMITS, counters=RelayCounters()
+            ("m1", "s2"),
+            session,
+            0.0,
+            limits=LIMITS,
+            counters=RelayCounters(),
+            message_alarm=new_alarm(),
         )
         link_up(self.peer.session)
         self.peer.announced.update(SENDERS)
@@ -259,7 +264,7 @@ class RelayMachine(RuleBasedStateMachine):
         assert relay.under_way == len(self.under_way)
         assert relay.unacked_bytes == sum(len(each.body) for _, each in self.under_way)
         here = len(self.queued) + len(self.under_way) + len(self.withdrawn)
-        assert relay.present == here
+        assert relay.in_transit == here
         assert relay.busy == bool(here)
         deadlines = [each.deadline for each in self.queued if each.deadline is not None]
         at = relay.next_deadline()
@@ -438,7 +443,14 @@ def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
     """Otherwise the relay, and its link, would wait for the answers for ever."""
     limits = Limits.of(BusConfig(window=300, stream_window=300))
     session = Session(5, own=1, incarnation=2, nonce=0, limits=limits)
-    peer = Peer(("m1", "s2"), session, 0.0, limits=limits, counters=RelayCounters())
+    peer = Peer(
+        ("m1", "s2"),
+        session,
+        0.0,
+        limits=limits,
+        counters=RelayCounters(),
+        message_alarm=new_alarm(),
+    )
     link_up(session, window=300)
     peer.announced.update(SENDERS)
     relay = Relay(peer, ADDRESSEE, 0.0, limits=limits)
@@ -524,7 +536,7 @@ def test_a_message_that_was_sent_at_once_is_sent_again_on_a_new_link() -> None:
     machine = RelayMachine()
     session = machine.peer.session
     machine.relay.send_at_once(outbound_run((b"x",)))
-    assert machine.relay.present == 1
+    assert machine.relay.in_transit == 1
 
     session.detach()
     link_up(session, 2, known=5)

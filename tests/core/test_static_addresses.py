@@ -65,7 +65,7 @@ class Master:
             static=static,
             features=REMOTE_FEATURES,
         )
-        self.redial = self.remote.links.dialler.redial_at
+        self.redial = self.remote.machines.redial_at
 
     def dials(
         self, number: int, address: str, machine: str | None, now: float = 0.0

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from bus.core.local.local_subscriptions import subscriptions_of
+from bus.core.remote.any_machine import AnyMachineSearches
+from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.timers import Rank
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
+def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float | None]]:
     """Yield the deadlines of all parts, found by a scan of their state."""
     resolver = remote.resolver
+    yield Rank.PARKED_MESSAGES, parked_deadline(remote, now)
     yield (
         Rank.STREAMS,
         min(remote.inbound_messages._streams._ended.values(), default=None),
@@ -28,6 +31,7 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
     yield Rank.REPEATED_SEARCHES, min(resolver.own.again.values(), default=None)
     moved = resolver.new_addresses.by_name.values()
     yield Rank.NEW_ADDRESSES, min((until for _, until in moved), default=None)
+    assert isinstance(resolver.anywhere, AnyMachineSearches)
     yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
     yield Rank.SEARCHES, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())
@@ -37,9 +41,14 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
         if peer.session.link is None:
             wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
             yield Rank.PEERS, peer.since + wait
-    dialler = remote.links.dialler
-    for at in dialler.redial_at.values():
-        yield Rank.DIALS, max(at, dialler._turn_at())
+        for relay in peer.active_relays():
+            yield Rank.MESSAGES, relay.next_deadline()
+    for relay in filter(_is_provisional, remote.relays._unconfirmed):
+        expires_at = remote.relays._expires_at(relay)
+        yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
+    yield Rank.DIALS, remote.links.dialler.redial_at
+    for at in remote.machines.redial_at.values():
+        yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
     for peer in remote.keep_alive._linked():
         yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
     subscriptions = subscriptions_of(remote.manager).remote
@@ -48,6 +57,10 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
         for task in tasks._tasks.values():
             yield Rank.PRESENCE, task.until
     yield Rank.NAMES, remote.name_registry._decides_at
+    if subscriptions._adopted():
+        yield Rank.ADOPTED_SUBSCRIPTIONS, now + waits.connect_timeout_s
+    if subscriptions._confirmations._awaits_joins:
+        yield Rank.CONFIRMATIONS, now + 1.0
 
 
 @pytest.mark.parametrize(
@@ -63,7 +76,7 @@ def test_no_part_has_a_deadline_before_its_alarm(
 
     def checks(remote: RemoteManager, now: float) -> float | None:
         alarms = {each.rank: each for each in remote.topology.timers._alarms}
-        for rank, deadline in deadlines(remote):
+        for rank, deadline in deadlines(remote, now):
             if deadline is not None:
                 assert alarms[rank].at <= deadline
                 checked.add(rank)

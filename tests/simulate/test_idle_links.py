@@ -85,6 +85,7 @@ def test_a_process_that_needs_a_link_refuses_to_close_it() -> None:
     stage.soon()
     (relay,) = stage.relays("s3").values()
     relay.users.clear()
+    f.process.remote.topology.on_use_ended(relay.peer)
 
     stage.soon(3 * LIMITS.linger_s)
     assert "BYE" in stage.types("s3", "s2")

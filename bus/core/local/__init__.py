@@ -8,7 +8,7 @@ trace                  one message, as a journal records it
 inbound_run            messages that arrived together from one task
 actions                the decisions, to be carried out by a driver
 remote_tasks           the public tasks of other processes, as watches report them
-remote                 the interfaces to other processes, and to subscriptions
+remote                 the interfaces of the process manager to what lies above it
 process_manager        the decisions
 local_subscriptions    the decisions about subscriptions and watches
 """

@@ -23,7 +23,7 @@ class Interest(Hashable, Protocol):
     """A subscription or a watch of a task."""
 
     @property
-    def entry(self) -> Entry:
+    def _entry(self) -> Entry:
         """The task that subscribes or watches."""
 
     @property
@@ -52,9 +52,9 @@ class Interests(Generic[Asked]):
     def add(self, interest: Asked) -> None:
         """Add an interest, behind all others."""
         # First: after an interrupt, the departure of the task removes the rest.
-        own = self._by_task.get(interest.entry)
+        own = self._by_task.get(interest._entry)
         if own is None:
-            self._by_task[interest.entry] = {interest: None}
+            self._by_task[interest._entry] = {interest: None}
         else:
             own[interest] = None
         machine = self.machine_of(interest)
@@ -69,11 +69,11 @@ class Interests(Generic[Asked]):
 
     def of_other_buses(self, bus: str) -> list[Asked]:
         """Return the interests of tasks that are not of this bus."""
-        return [each for each in self.all() if each.entry.address.bus != bus]
+        return [each for each in self.all() if each._entry.address.bus != bus]
 
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""
-        own = self._by_task.get(interest.entry, {})
+        own = self._by_task.get(interest._entry, {})
         if interest not in own:
             return False
         machine = self.machine_of(interest)
@@ -84,7 +84,7 @@ class Interests(Generic[Asked]):
                 del self._tries[machine]
         del own[interest]
         if not own:
-            del self._by_task[interest.entry]
+            del self._by_task[interest._entry]
         return True
 
     def of(self, entry: Entry) -> list[Asked]:
@@ -105,7 +105,7 @@ class Interests(Generic[Asked]):
         """Return the tasks that are interested in a name, each once (AMO-28)."""
         found: dict[Entry, list[Asked]] = {}
         for interest in self.matching(name, machine):
-            found.setdefault(interest.entry, []).append(interest)
+            found.setdefault(interest._entry, []).append(interest)
         return tuple(Audience(entry, tuple(each)) for entry, each in found.items())
 
     def named_by(self, interest: Asked, table: RoutingTable) -> list[Entry]:

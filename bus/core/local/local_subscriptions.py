@@ -199,7 +199,7 @@ class LocalSubscriptions:
         here += self.remote_tasks.visible_to(watch)
         if self.remote is not None:
             self.remote.on_watched(watch)
-        return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
+        return [Tell(watch._entry, watch, Presence(each, here=True)) for each in here]
 
     def unwatch(self, watch: Interest) -> bool:
         """End a watch; False if it had ended."""

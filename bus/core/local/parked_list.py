@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,12 +21,19 @@ from bus.errors import BusFullError, UnresolvedError
 from bus.message import Incoming
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
-    from bus.core.local.actions import Action, ActionQueue, Bind
+    from bus.core.local.actions import Action, ActionQueue
+    from bus.core.timers import Alarm
     from bus.errors import BusError
 
-__all__ = ["Parked", "ParkedList", "Removal"]
+__all__ = ["Carrier", "Parked", "ParkedList", "Removal"]
+
+
+class Carrier(Protocol):
+    """An action that sends messages which were parked."""
+
+    messages: deque[Incoming]
 
 
 class Parked(Struct, frozen=True):
@@ -75,6 +82,8 @@ class ParkedList:
             interrupt comes in between, these actions are lost, and `restore` puts
             their messages back.
 
+        alarm: is set for each deadline; None while this process is alone on the bus.
+
     Invariant: ``parked == resumed + given_up + len(self)``.
     """
 
@@ -83,6 +92,7 @@ class ParkedList:
         "_deadlines",
         "_in_all",
         "_per_name",
+        "alarm",
         "given_up",
         "parked",
         "removals",
@@ -100,6 +110,7 @@ class ParkedList:
         self.resumed: int = 0
         self.given_up: int = 0
         self.removals: tuple[Removal, ...] | None = None
+        self.alarm: Alarm | None = None
 
     def __len__(self) -> int:
         return self.parked - self.resumed - self.given_up
@@ -127,7 +138,7 @@ class ParkedList:
     def append(self, name: str, parked: Parked) -> None:
         """Add a message behind all others of that name."""
         message = parked.message
-        self._deadlines.add(((name, message), parked.deadline))
+        self._add_deadlines(name, (parked,))
         queue = self._by_name.get(name)
         if queue is None:
             first = OrderedDict({message: parked})
@@ -210,15 +221,15 @@ class ParkedList:
             self._by_name[last.name] = last.waited
             self.resumed -= count
 
-    def move(self, name: str, bind: Bind) -> None:
-        """Remove the messages that wait for a name, and let a `Bind` send them.
+    def move(self, name: str, to: Carrier) -> None:
+        """Remove the messages that wait for a name, and let an action send them.
 
         All earlier messages of the action are sent.
         """
         waiting = self._by_name[name]
         taken, count = deque(waiting), len(waiting)
         # No call between these lines: an interrupt finds all changes or none.
-        bind.messages = taken
+        to.messages = taken
         self.resumed += count
         del self._by_name[name]
 
@@ -233,7 +244,9 @@ class ParkedList:
         """Return the earliest deadline; None if no message waits."""
         return self._deadlines.next()
 
-    def _add_deadlines(self, name: str, messages: Iterable[Parked]) -> None:
+    def _add_deadlines(self, name: str, messages: Collection[Parked]) -> None:
+        if self.alarm is not None:
+            self.alarm.by(min([each.deadline for each in messages], default=None))
         self._deadlines.add(
             *(((name, each.message), each.deadline) for each in messages)
         )

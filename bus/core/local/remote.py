@@ -1,21 +1,22 @@
-"""`Remote` and `Audiences`: what a process manager reports its decisions to.
+"""The interfaces of a process manager to what lies above it.
 
-`Remote` stands for the other processes of the bus; `TaskAnnouncer` in
-`bus.core.remote.task_announcer` implements it. `Audiences` stands for the subscriptions
-and watches. The manager of a process that is alone on its bus has no `Remote`, and one
-without a subscription or a watch so far has `NoAudiences`.
+`Remote` stands for the other processes of its bus; the `TaskAnnouncer` implements it.
+The manager of a process that is alone on its bus has none. `Audiences` and `AnyMachine`
+are slots that features fill.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Audience, Entry
     from bus.registration import RegistrationId
 
-__all__ = ["Audiences", "NoAudiences", "Remote"]
+__all__ = ["AnyMachine", "Audiences", "NoAudiences", "Remote"]
 
 
 class Remote(Protocol):
@@ -95,3 +96,34 @@ class NoAudiences:
 
     def of_other_buses(self, _bus: str) -> list[Any]:
         return []
+
+
+class AnyMachine:
+    """The slot for names whose machine is ``*``; this null object knows no such name.
+
+    `bus.core.remote.any_machine.AnyMachineNames` fills it.
+
+    collector: the class of the `AnswerCollector` to use; None for that one.
+    """
+
+    __slots__ = ()
+
+    collector: ClassVar[type[Any] | None] = None
+
+    def find(self, name: str) -> Entry | None:
+        """Return the task of this machine that receives a new message for a name."""
+
+    def is_binding(self, _name: str) -> bool:
+        """Return True while the messages parked for a name are sent to its task."""
+        return False
+
+    def on_registered(self, _entry: Entry) -> Sequence[Action]:
+        """Handle a new public task of this process."""
+        return ()
+
+    def on_found(self, _name: str, _entry: Entry) -> Sequence[Action]:
+        """Handle the task that answers the search for a name."""
+        return ()
+
+    def restore(self) -> None:
+        """Forget the actions that an interrupt has lost, before the messages return."""

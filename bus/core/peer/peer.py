@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.session import Session
+    from bus.core.timers import Alarm
     from bus.registration import Key
     from bus.rights import Credentials, Rights
 
@@ -50,8 +51,6 @@ class Peer:
       of which is a master.
     bound: True if any link was ever bound to it.
     since: when it last had a link, or was created, in seconds.
-    idle_since: when this process ceased to need the link, in seconds; None if it needs
-      the link.
     dialling: True while a link to it is being set up.
     closing: True if it was asked to close the link, and has not refused.
     pid: its process id on its own system; None until a link has stated it.
@@ -66,6 +65,7 @@ class Peer:
     relays: the relays of its tasks here, by the numbers it assigned.
     active: those of its relays, and of its audience, that may hold a message or a
       request. A relay enters with each message; `active_relays` drops the others.
+    message_alarm: is set for the deadline of each message in a relay.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
     counters: counters of messages for its tasks; notifications: of notifications only.
@@ -78,8 +78,8 @@ class Peer:
         "_departing",
         "_gaps",
         "_notified",
+        "_numbers_of_departed",
         "_receipts",
-        "_strays",
         "acks",
         "active",
         "addresses",
@@ -92,11 +92,11 @@ class Peer:
         "credentials",
         "dialling",
         "flooded",
-        "idle_since",
         "inside_address",
         "joined",
         "key",
         "machine_id",
+        "message_alarm",
         "message_bytes_max",
         "notifications",
         "parted",
@@ -122,8 +122,10 @@ class Peer:
         *,
         limits: Limits,
         counters: RelayCounters,
+        message_alarm: Alarm,
     ) -> None:
         self.key: Final = key
+        self.message_alarm: Final = message_alarm
         self.counters: Final = RelayCounters(counters)
         self.notifications: Final = RelayCounters(self.counters)
         self.session: Final = session
@@ -133,7 +135,6 @@ class Peer:
         self.joined: bool = False
         self.bound: bool = False
         self.since: float = now
-        self.idle_since: float | None = None
         self.closing: bool = False
         self.dialling: bool = False
         self.pid: int | None = None
@@ -161,7 +162,7 @@ class Peer:
         # UNRELAY frames to send once no message of the deregistered task waits.
         self._departing: Final[dict[int, Unrelay]] = {}
         # Relay numbers of tasks that deregistered before they were introduced to it.
-        self._strays: Final[dict[Entry, int]] = {}
+        self._numbers_of_departed: Final[dict[Entry, int]] = {}
         # Relay numbers of its deregistered tasks: a late frame must not re-create one.
         self._departed: Final[dict[int, None]] = {}
         self._receipts: Final[dict[int, Receipts]] = {}
@@ -245,7 +246,7 @@ class Peer:
                 about = replace(about, visibility=Visibility.PRIVATE)
             self.session.send_control(AddRelay(task=about))
 
-    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+    def number_of_departed(self, task: Entry, new: Callable[[], int]) -> int:
         """Return the relay number of a deregistered task with messages for the peer.
 
         This is the old number while any of its messages waits; else one new number, for
@@ -253,9 +254,9 @@ class Peer:
         """
         if task.relay in self._departing:
             return task.relay
-        number = self._strays.get(task)
+        number = self._numbers_of_departed.get(task)
         if number is None:
-            number = self._strays[task] = new()
+            number = self._numbers_of_departed[task] = new()
         return number
 
     def count_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
@@ -346,9 +347,9 @@ class Peer:
     def _send_unrelay(self, frame: Unrelay) -> None:
         self.announced.discard(frame.relay)
         self._gaps.pop(frame.relay, None)
-        for task, number in list(self._strays.items()):
+        for task, number in list(self._numbers_of_departed.items()):
             if number == frame.relay:
-                del self._strays[task]
+                del self._numbers_of_departed[task]
         self.session.send_control(frame)
         self.acks.forget(frame.relay)
 
@@ -421,7 +422,7 @@ class Peer:
         self._notified.clear()
         self._gaps.clear()
         self._departing.clear()
-        self._strays.clear()
+        self._numbers_of_departed.clear()
         self._departed.clear()
         self._receipts.clear()
         self.joined = self.closing = self.flooded = False

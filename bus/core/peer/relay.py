@@ -271,7 +271,7 @@ class Relay(RunQueue):
         self._unanswered -= {each for each in self._unanswered if each[0] is task}
 
     @property
-    def present(self) -> int:
+    def in_transit(self) -> int:
         """The number of messages queued, withdrawn, or under way."""
         return self.queued + self.under_way + len(self.withdrawn)
 
@@ -295,6 +295,7 @@ class Relay(RunQueue):
                 key = (outbound_run.source, outbound_run.id)
                 if key in self._unanswered:
                     if message._deadline is not None:
+                        self.peer.message_alarm.by(message._deadline)
                         self._asked_until.add((key, message._deadline))
                     self._unanswered.discard(key)
                     self.asked[key] = message
@@ -312,6 +313,8 @@ class Relay(RunQueue):
                 asked[key] = outbound_run.message
         if asked:
             until = [(key, message._deadline) for key, message in asked.items()]
+            for _, at in until:
+                self.peer.message_alarm.by(at)
             self._asked_until.add(*((key, at) for key, at in until if at is not None))
         keys, taken = set(asked), self.under_way
         rest: deque[tuple[int, OutboundRun]] = deque()

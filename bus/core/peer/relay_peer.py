@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.relay_counters import RelayCounters
     from bus.core.peer.session import Session
+    from bus.core.timers import Alarm
     from bus.registration import Key
 
 __all__ = ["RelayPeer"]
@@ -44,6 +45,10 @@ class RelayPeer(Protocol):
         """Counters of all messages for its tasks."""
 
     @property
+    def message_alarm(self) -> Alarm:
+        """The alarm that is set for each deadline of a message in a relay."""
+
+    @property
     def notifications(self) -> RelayCounters:
         """Counters of notifications only."""
 
@@ -62,7 +67,7 @@ class RelayPeer(Protocol):
     def announce(self, task: Entry, relay: int) -> None:
         """Introduce a task to the peer, unless the peer knows it."""
 
-    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+    def number_of_departed(self, task: Entry, new: Callable[[], int]) -> int:
         """Return the relay number of a deregistered task with messages for the peer."""
 
     def is_leaving(self, relay: int) -> bool:

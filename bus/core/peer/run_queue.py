@@ -89,6 +89,7 @@ class RunQueue:
         for each in outbound_runs:
             if each.deadline is not None and each.deadline < at:
                 at = each.deadline
+        self.peer.message_alarm.by(at)
         self._expire_at = at
 
     def _take_run(self, room: int, bytes_left: int) -> list[OutboundRun]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from bus.core.local.actions import Settled
+from bus.core.timers import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,20 +53,20 @@ class _Confirmation(Struct, eq=False):
 class Confirmations:
     """The subscriptions of this process and of others that await confirmation.
 
-    A process that replaces a lost master confirms nothing until the others have had
-    time to join it.
+    A process that becomes master confirms nothing until the others have had time to
+    join it.
     """
 
-    __slots__ = ("_lost_master", "_open", "_requests", "_topology", "_until")
+    __slots__ = ("_alarm", "_awaits_joins", "_open", "_requests", "_topology")
 
     def __init__(self, topology: Topology) -> None:
         self._topology: Final = topology
         self._open: Final[dict[RequestId, _Confirmation]] = {}
         # The request that each outstanding PONG confirms, by its number.
         self._requests: Final[dict[int, RequestId]] = {}
-        # True while a slave has no master, also before it has found the first one.
-        self._lost_master = not topology.is_master
-        self._until: float | None = None
+        self._alarm: Final = topology.timers.alarm(Rank.CONFIRMATIONS, self._on_due)
+        # True while others have time to join this process, which has become master.
+        self._awaits_joins: bool = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -146,10 +147,14 @@ class Confirmations:
             if way is peer
         ]
 
-    def on_joined(self) -> None:
-        """Record that a signalling link is open: a slave then has a master."""
-        if not self._topology.is_master:
-            self._lost_master = False
+    def on_master(self, now: float) -> None:
+        """Give the others time to join this process, which has just become master."""
+        self._alarm.by(now + _JOIN_S)
+        self._awaits_joins = True
+        for confirmation in self._open.values():
+            confirmation.waits = not confirmation.numbers and self._lacks_way(
+                confirmation
+            )
 
     def on_process_lost(
         self, peer: Peer, is_known: Callable[[RequestId], object]
@@ -159,8 +164,6 @@ class Confirmations:
         A slave's own requests wait for a new master, and those for another machine wait
         until that machine has joined again.
         """
-        if peer.joined and not self._topology.is_master:
-            self._lost_master = True
         for request in [each for each in self._open if not is_known(each)]:
             self.forget(request)
         for request, number in self.unanswered(peer):
@@ -171,10 +174,7 @@ class Confirmations:
             self._review(request, confirmation)
 
     def _review(self, request: RequestId, confirmation: _Confirmation) -> None:
-        succeeds = self._lost_master and self._topology.is_master
-        if succeeds or self._until is not None:
-            return
-        if confirmation.numbers or confirmation.waits:
+        if self._awaits_joins or confirmation.numbers or confirmation.waits:
             return
         del self._open[request]
         if confirmation.own:
@@ -187,23 +187,8 @@ class Confirmations:
 
     # Time.
 
-    def review(self, now: float) -> None:
-        """If this process is now master, give the others time to join it."""
-        if self._lost_master and self._topology.is_master:
-            self._lost_master, self._until = False, now + _JOIN_S
-            for confirmation in self._open.values():
-                confirmation.waits = not confirmation.numbers and self._lacks_way(
-                    confirmation
-                )
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do, in seconds; None for never."""
-        return self._until
-
-    def tick(self, now: float) -> None:
+    def _on_due(self, _: float) -> None:
         """Stop waiting for processes that have not joined this one."""
-        self.review(now)
-        if self._until is not None and self._until <= now:
-            self._until = None
-            for request, confirmation in list(self._open.items()):
-                self._review(request, confirmation)
+        self._awaits_joins = False
+        for request, confirmation in list(self._open.items()):
+            self._review(request, confirmation)

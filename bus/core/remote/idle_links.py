@@ -7,8 +7,10 @@ frames that were held back are sent.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
+from bus.core.timers import Rank
 from bus.core.wire import Bye, Error, Reason
 from bus.events import BusReason
 
@@ -28,13 +30,24 @@ __all__ = ["IdleLinks"]
 
 
 class IdleLinks:
-    """The idle links, and since when each is idle."""
+    """The links that may be idle, by their peers, and since when.
+
+    It provides ``topology.on_use_ended``.
+
+    Invariants:
+    I1. an idle link is in ``_new`` or ``_since``: each event that ends a use adds it,
+        and it stays while messages are under way on it, since no event tells their end.
+    I2. ``_since`` is in the order of its times, so due links are in front.
+    """
 
     __slots__ = (
+        "_alarm",
         "_hooks",
         "_links",
+        "_new",
         "_outbound_messages",
         "_relays",
+        "_since",
         "_topology",
         "_undelivered_messages",
     )
@@ -54,29 +67,46 @@ class IdleLinks:
         self._undelivered_messages: Final = undelivered_messages
         self._links: Final = links
         self._hooks: Final = hooks
+        self._alarm: Final = topology.timers.alarm(Rank.IDLE_LINKS, self._on_due)
+        self._new: dict[Peer, None] = {}
+        self._since: Final[dict[Peer, float]] = {}
+        topology.on_use_ended = self.on_use_ended
 
-    def review(self, now: float) -> None:
-        """Record which links this process does not need."""
-        for peer in self._topology.peers.values():
-            if not self._is_idle(peer):
-                peer.idle_since = None
-            elif peer.idle_since is None:
-                peer.idle_since = now
+    def on_use_ended(self, peer: Peer) -> None:
+        """Note that one use of a link has ended; it may have others."""
+        if not peer.joined:
+            self._alarm.by(0.0)  # the next tick notes the time
+            self._new[peer] = None
 
-    def due_at(self, peer: Peer) -> float | None:
-        """Return when a link is to be closed; None if it is needed."""
-        if peer.idle_since is None:
-            return None
-        return peer.idle_since + self._topology.limits.linger_s
+    def _on_due(self, now: float) -> float | None:
+        """Ask to close the links that were idle for long enough.
 
-    def is_due(self, peer: Peer, now: float) -> bool:
-        """Return True if a link has been idle for long enough."""
-        at = self.due_at(peer)
-        return at is not None and at <= now
+        Return when to check the next one, in seconds; None for never.
+        """
+        new, self._new = self._new, {}
+        for peer in new:
+            self._wait(peer, now)
+        linger_s = self._topology.limits.linger_s
+        waiting = self._since.items()
+        due = itertools.takewhile(lambda each: each[1] + linger_s <= now, waiting)
+        for peer, _ in list(due):
+            del self._since[peer]
+            if self._is_unused(peer):
+                if peer.busy:
+                    self._wait(peer, now)
+                else:
+                    self._ask(peer)
+        first = next(iter(self._since.values()), None)
+        return None if first is None else first + linger_s
 
-    def ask(self, peer: Peer) -> None:
+    def _wait(self, peer: Peer, now: float) -> None:
+        self._since.pop(peer, None)  # so that it is last
+        self._since[peer] = now
+
+    @staticmethod
+    def _ask(peer: Peer) -> None:
         """Ask whether the peer needs the link; send nothing more until it answers."""
-        peer.closing, peer.idle_since = True, None
+        peer.closing = True
         peer.session.send_link_frame(Bye())
         peer.session.pause()
 
@@ -104,11 +134,13 @@ class IdleLinks:
         peer.closing = False
         peer.session.resume()
         self._outbound_messages.pump(peer)
+        self.on_use_ended(peer)
 
-    def _is_idle(self, peer: Peer) -> bool:
+    def _is_unused(self, peer: Peer) -> bool:
+        """Return True if no task here uses a link; messages may be under way on it."""
         if peer.joined or peer.closing or not peer.session.ready:
             return False
-        if peer.busy or any(map(self._relays.is_used, peer.relays.values())):
+        if any(map(self._relays.is_used, peer.relays.values())):
             return False
         return not self._wants(peer)
 

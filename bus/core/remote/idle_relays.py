@@ -14,6 +14,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.core.peer.relay import Dismissal
+from bus.core.timers import Rank
 from bus.core.wire import Dismiss, Dismissed
 from bus.registration import Visibility
 from bus.specification import Specification
@@ -33,27 +34,34 @@ __all__ = ["IdleRelays"]
 class IdleRelays:
     """The relays without a user here, and since when.
 
+    It also notes each end of a use of a relay for the `IdleLinks`.
+
     Invariants:
     I1. at most one question about a relay is under way. Otherwise the answer to the
         first could be taken for the answer to the second, though a search has
         introduced the task in between.
-    I2. a provisional relay is not in ``_since``; once it is confirmed,
-        `Relays.take_changed` adds it.
+    I2. a provisional relay is not in ``_since``; once it is confirmed, `on_changed`
+        adds it.
     I3. ``_since`` is in the order of its times. So due relays are in front, and an
         event costs only the relays that it adds, however many wait.
-    I4. a relay that its peer no longer holds leaves ``_since`` by the end of that
-        event.
+    I4. a relay that its peer no longer holds leaves ``_since`` by the next tick.
     """
 
-    __slots__ = ("_new", "_relays", "_since", "_topology")
+    __slots__ = ("_alarm", "_new", "_relays", "_since", "_topology")
 
     def __init__(self, topology: Topology, relays: Relays) -> None:
         self._topology: Final = topology
+        self._alarm: Final = topology.timers.alarm(Rank.IDLE_RELAYS, self._on_due)
         self._relays: Final = relays
+        relays.on_changed = self.on_changed
         self._new: list[Relay] = []
         self._since: Final[dict[Relay, float]] = {}
 
     # Events that may end the use of a relay.
+
+    def on_changed(self, relay: Relay) -> None:
+        """Note that a relay was confirmed, perhaps without a use, or released."""
+        self._consider([relay])
 
     def on_departure(self, task: Entry) -> None:
         """Note that a task of this process departs; relays still list it as a user."""
@@ -72,14 +80,17 @@ class IdleRelays:
                 )
 
     def _consider(self, relays: Iterable[Relay]) -> None:
-        """Collect relays that may be unused; `tick` skips those that are used."""
-        self._new += [relay for relay in relays if not self._is_kept(relay)]
+        """Collect relays that may be unused; `_on_due` skips those that are used."""
+        for relay in relays:
+            self._topology.on_use_ended(relay.peer)
+            if not self._is_kept(relay):
+                self._alarm.by(0.0)  # the next tick notes the time
+                self._new.append(relay)
 
     # Time.
 
-    def review(self, now: float) -> None:
+    def _review(self, now: float) -> None:
         """Note since when relays may be unused."""
-        self._consider(self._relays.take_changed())
         new, self._new = self._new, []
         for relay in new:
             if relay.peer.relays.get(relay.number) is relay:
@@ -91,14 +102,12 @@ class IdleRelays:
         self._since.pop(relay, None)  # so that it is last
         self._since[relay] = now
 
-    def next_deadline(self) -> float | None:
-        """Return when to check the first relay, in seconds; None for never."""
-        first = next(iter(self._since.values()), None)
-        return None if first is None else first + self._topology.limits.linger_s
+    def _on_due(self, now: float) -> float | None:
+        """Ask for the release of relays that were unused for long enough.
 
-    def tick(self, now: float) -> None:
-        """Ask for the release of relays that were unused for long enough."""
-        self.review(now)
+        Return when to check the next one, in seconds; None for never.
+        """
+        self._review(now)
         linger_s = self._topology.limits.linger_s
         waiting = self._since.items()
         due = itertools.takewhile(lambda each: each[1] + linger_s <= now, waiting)
@@ -111,6 +120,8 @@ class IdleRelays:
                 continue
             relay.dismissal = Dismissal.ASKED
             relay.peer.session.send_control(Dismiss(relay=relay.number))
+        first = next(iter(self._since.values()), None)
+        return None if first is None else first + linger_s
 
     # Frames of other processes.
 

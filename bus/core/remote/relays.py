@@ -9,6 +9,7 @@ messages sent since.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from bus.core.local.actions import Dial, Vacate
 from bus.core.local.routing_table import Entry
 from bus.core.peer.relay import AUDIENCE, Relay, RelayState
 from bus.core.remote.proxies import Proxies
+from bus.core.timers import Rank
 from bus.core.wire import LinkKind
 from bus.errors import WireError
 from bus.registration import Visibility
@@ -41,10 +43,12 @@ class Relays:
     host: the host of relays, for their senders; relay_account: creates the account of
       each relay, which those senders use.
     proxies: the proxies of tasks of other buses, which use relays of this one.
+    on_changed: called for each relay just confirmed by its own process, or released.
+      The `IdleRelays` provide it.
     """
 
     __slots__ = (
-        "_changed",
+        "_alarm",
         "_host",
         "_manager",
         "_numbers",
@@ -52,6 +56,7 @@ class Relays:
         "_tasks",
         "_topology",
         "_unconfirmed",
+        "on_changed",
         "proxies",
     )
 
@@ -63,6 +68,7 @@ class Relays:
         relay_account: Callable[[Characteristics], object],
     ) -> None:
         self._topology: Final = topology
+        self._alarm: Final = topology.timers.alarm(Rank.RELAYS, self._expire)
         self._manager: Final = manager
         self._host: Final = host
         self._relay_account: Final = relay_account
@@ -70,8 +76,7 @@ class Relays:
         self._numbers = itertools.count(AUDIENCE + 1)
         # Local tasks that other processes may know, by relay number.
         self._tasks: Final[dict[int, Entry]] = {}
-        # Relays just confirmed by their own processes, and relays just released.
-        self._changed: list[Relay] = []
+        self.on_changed: Callable[[Relay], None]
         # The provisional relays, in the order of their creation. Those that were
         # confirmed or released since leave it in `_drop_settled`.
         self._unconfirmed: Final[deque[Relay]] = deque()
@@ -195,13 +200,15 @@ class Relays:
             )
             relay.client = self._relay_account(task)
             relay.provisional = provisional
+            if provisional:
+                self._alarm.by(self._expires_at(relay))
             peer.relays[task.relay] = relay
             if provisional:
                 self._unconfirmed.append(relay)
         elif not provisional:
             relay.provisional = False
         if news:
-            self._changed.append(relay)
+            self.on_changed(relay)
         private = Visibility.PRIVATE in {task.visibility, relay.entry.visibility}
         if not (private or task.closed):
             self._name(relay)
@@ -294,11 +301,6 @@ class Relays:
         """Return True if a local task uses the relay or subscribes to its task."""
         return bool(relay.users or self.audience(relay))
 
-    def take_changed(self) -> list[Relay]:
-        """Return and clear the list of created, confirmed and released relays."""
-        changed, self._changed = self._changed, []
-        return changed
-
     # Departures.
 
     def on_eliminate(self, registration: object) -> None:
@@ -317,7 +319,8 @@ class Relays:
 
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
         """Release a relay; its remaining commands go elsewhere."""
-        self._changed.append(relay)
+        self.on_changed(relay)
+        relay.peer.active.pop(relay, None)
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)
         state, relay.state = relay.state, RelayState.UNNAMED
@@ -340,20 +343,21 @@ class Relays:
     # Time. An unconfirmed relay expires unless its own process confirms it in time: the
     # task may have deregistered in between, when no peer was left to report that.
 
-    def next_deadline(self) -> float | None:
-        """Return when an unconfirmed relay expires, in seconds; None for never."""
-        self._drop_settled()
-        first = next(filter(self.may_expire, self._unconfirmed), None)
-        return None if first is None else self._expires_at(first)
+    def _expire(self, now: float) -> float | None:
+        """Release the unconfirmed relays whose time has passed.
 
-    def expire(self, now: float) -> None:
-        """Release the unconfirmed relays whose time has passed."""
+        Return when the next one expires, in seconds; None for never.
+        """
         self._drop_settled()
+        again_at = math.inf
         for relay in self._unconfirmed:
-            if self._expires_at(relay) > now:
-                return  # as are all later ones
+            if self._expires_at(relay) > now:  # and that of all later ones
+                return min(again_at, self._expires_at(relay))
             if self.may_expire(relay):
                 self._forget(relay, [])
+            elif _is_provisional(relay):  # its last message ends without a call here
+                again_at = now + self._topology.limits.linger_s
+        return None if again_at == math.inf else again_at
 
     @staticmethod
     def may_expire(relay: Relay) -> bool:

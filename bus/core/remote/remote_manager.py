@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.core import wire
 from bus.core.hooks import Hooks, Row
 from bus.core.remote.control_frames import ControlFrames
-from bus.core.remote.discovered_machines import DiscoveredMachines
 from bus.core.remote.idle_links import IdleLinks
 from bus.core.remote.idle_relays import IdleRelays
 from bus.core.remote.inbound_messages import InboundMessages
 from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
+from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.master_dialler import MasterDialler
-from bus.core.remote.name_conflicts import NameConflicts
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
 from bus.core.remote.process_loss import ProcessLoss
@@ -36,6 +35,7 @@ from bus.core.remote.relays import Relays
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
+from bus.core.timers import Rank
 from bus.core.wire import LinkKind, Reason, Role
 from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.error_text import error_text_of
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.core.peer.peer import Peer
-    from bus.core.remote.dial_failures import DialFailure
     from bus.core.remote.link import Link
+    from bus.core.remote.master_dialler import DialFailure
     from bus.core.remote.topology import Topology
     from bus.core.wire import Characteristics, Frame
     from bus.payload import Payload
@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from bus.rights import Credentials
 
 __all__ = ["RemoteManager"]
+
+# Parked messages whose deadlines are so close, in seconds, expire together; usually the
+# `ParkedExpiry` is first.
+_TOGETHER_S: Final = 0.005
 
 
 class RemoteManager:
@@ -105,17 +109,14 @@ class RemoteManager:
             topology, manager, self.name_registry, self.relays
         )
         self.idle_relays: Final = IdleRelays(topology, self.relays)
-        self._dialler: Final = MasterDialler(topology, master, static)
-        self._conflicts: Final = NameConflicts(topology)
-        self.discovered_machines: Final = DiscoveredMachines(
-            topology, self._dialler, self._conflicts
-        )
+        self._dialler: Final = MasterDialler(topology, master)
+        self.machines: Final = MachineDialler(topology, static)
         self.links: Final = LinkTable(
             topology,
             self.relays,
             self._undelivered_messages,
             self._dialler,
-            self._conflicts,
+            self.machines,
         )
         self.idle_links: Final = IdleLinks(
             topology,
@@ -134,6 +135,7 @@ class RemoteManager:
             self.outbound_messages,
             self.resolver,
             self.idle_relays,
+            hooks,
         )
         self._process_loss: Final = ProcessLoss(
             topology,
@@ -148,6 +150,10 @@ class RemoteManager:
             *(topology, self.name_registry, self.relays, self.resolver),
             *(hooks, self.idle_links),
         )
+        self._parked_alarm: Final = topology.timers.alarm(
+            Rank.PARKED_MESSAGES, self._expire_parked
+        )
+        manager.parked.alarm = self._parked_alarm
         self._rows: Final = {row.kind: row for row in self._table()}
         # An attribute, so that a notification pays for no further call.
         self.subscribed_peers: Callable[[Entry], list[Peer]] = _no_peers
@@ -202,8 +208,10 @@ class RemoteManager:
             self._hooks.append(hooks)
             self._rows.update((row.kind, row) for row in hooks.frames)
             self.subscribed_peers = hooks.peers or self.subscribed_peers
+        self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
-        self._dialler.begin(now)
+        self._dialler.begin()
+        self.machines.begin(now)
         return self.topology.take_actions()
 
     def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
@@ -215,8 +223,11 @@ class RemoteManager:
         for peer in self.topology.joined():
             self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
+        for each in self._hooks:
+            each.on_master(now)
         self.name_registry.become_master(now, others)
-        self._dialler.begin(now)
+        self._dialler.begin()
+        self.machines.begin(now)
         return self.topology.take_actions()
 
     def on_link_dialled(
@@ -321,36 +332,22 @@ class RemoteManager:
 
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
-        self._undelivered_messages.expire(now)
-        self.relays.expire(now)
-        self.resolver.own.end_found()
-        for peer in list(self.topology.peers.values()):
-            if self.idle_links.is_due(peer, now):
-                self.idle_links.ask(peer)
         self.topology.timers.run(now)
-        self.idle_relays.tick(now)
-        for each in self._hooks:
-            each.tick(now)
-        self.idle_links.review(now)
         return self.topology.take_actions()
+
+    def _expire_parked(self, now: float) -> float | None:
+        """Fail the parked messages that expired; return when the next ones do."""
+        self.manager.expire(now, self.topology.todo)
+        deadline = self.manager.parked.next_deadline()
+        return None if deadline is None else max(deadline, now + _TOGETHER_S)
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has work to do; None for never."""
-        self.idle_links.review(now)
-        self.idle_relays.review(now)
-        for each in self._hooks:
-            each.review(now)
         times = [
             self.topology.timers.next(),
-            *(each.next_deadline() for each in self._hooks),
-            self.relays.next_deadline(),
-            self.idle_relays.next_deadline(),
         ]
         for peer in self.topology.peers.values():
             times.append(peer.acks.next_check(now, ready=peer.session.ready))
-            if peer.idle_since is not None:
-                times.append(self.idle_links.due_at(peer))
-            times += [relay.next_deadline() for relay in peer.active_relays()]
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:
@@ -401,12 +398,12 @@ class RemoteManager:
             # Errors.
             Row(wire.Error, self._on_error, counted=False),
             Row(Reason.WIRE, _ignore, counted=False),
-            Row(Reason.MACHINE_NAME, links.on_conflict_reported, counted=False),
+            Row(Reason.MACHINE_NAME, self.machines.on_conflict_reported, counted=False),
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
             Row(Reason.MOVED, resolver.on_moved_answer),
-            Row(Reason.ABSENT, resolver.on_absent),
+            Row(Reason.ABSENT, resolver.anywhere.on_absent),
         )
 
     def _receive(self, link: Link, frame: Frame, now: float) -> None:
@@ -441,7 +438,7 @@ class RemoteManager:
 
     def _on_pong(self, peer: Peer, frame: wire.Pong, now: float) -> None:
         self.keep_alive.on_pong(peer, frame.number, now)
-        self._conflicts.on_pong(peer, frame.number)
+        self.machines.conflicts.on_pong(peer, frame.number)
         self.name_registry.on_pong(peer, frame.number)
         for each in self._hooks:
             each.on_pong(peer, frame.number, now)
@@ -484,6 +481,8 @@ class RemoteManager:
             for each in self._hooks:
                 each.on_joined(peer, now)
         self.name_registry.on_link_open(peer)
+        self.resolver.own.end_found()
+        self.topology.on_use_ended(peer)  # if no task uses the link, it is closed
         self.keep_alive.on_link_open(peer, now)
 
 

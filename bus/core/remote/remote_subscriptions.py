@@ -54,7 +54,7 @@ class RemoteSubscriptions:
     """
 
     __slots__ = (
-        "_check_adopted_at",
+        "_adoption_alarm",
         "_confirmations",
         "_local",
         "_relays",
@@ -81,7 +81,9 @@ class RemoteSubscriptions:
         )
         self.matches: Final = Matches(topology, manager, remote.relays, self.ledger)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
-        self._check_adopted_at: float | None = None
+        self._adoption_alarm: Final = topology.timers.alarm(
+            Rank.ADOPTED_SUBSCRIPTIONS, self._check_all_adopted
+        )
         self._confirmations: Final = Confirmations(topology)
         # When to send subscriptions again.
         self._repeat_alarm: Final = topology.timers.alarm(
@@ -110,15 +112,14 @@ class RemoteSubscriptions:
             on_link=self.on_link,
             on_joined=self.on_joined,
             on_pong=self.on_pong,
+            on_master=self.on_master,
+            on_emptied=self.on_emptied,
             on_process_lost=self.on_process_lost,
             on_new_epoch=self.on_new_epoch,
             on_peer_lost=self.on_peer_lost,
             on_eliminated=self.presence.on_departure,
             peers=self.matches.subscribed_peers,
             wants=self.matches.is_subscriber,
-            review=self.review,
-            next_deadline=self.next_deadline,
-            tick=self.tick,
         )
 
     # Tasks of this process; calls of `LocalSubscriptions`.
@@ -156,7 +157,7 @@ class RemoteSubscriptions:
         request = self.own.get((machine, pattern, presence))
         if request is not None:
             return request, False
-        task = self._relays.with_number(self._relays.proxies.sender(interest.entry))
+        task = self._relays.with_number(self._relays.proxies.sender(interest._entry))
         frame = Subscribe(
             id=self._topology.new_request(),
             specification=str(Specification(pattern, machine=machine)),
@@ -190,6 +191,11 @@ class RemoteSubscriptions:
             if request.origin is not None and self.matches.is_match(request, task):
                 self.matches.answer(request, task, now)
         return self._topology.take_actions()
+
+    def on_emptied(self, task: Entry, _: float) -> None:
+        """Note that the subscribers of a task here need no link for it any more."""
+        for peer in self.matches.subscribed_peers(task):
+            self._topology.on_use_ended(peer)
 
     def subscribers_of(self, task: Entry) -> int:
         """Return how many other processes have a subscriber to a task of this one."""
@@ -250,8 +256,7 @@ class RemoteSubscriptions:
         """Drop a request that its asker cancels."""
         request = self.ledger.get(frame.id)
         if request is not None and request.origin is peer:
-            self.ledger.end(request)
-            self._confirmations.forget(frame.id)
+            self._end(request)
 
     def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
         """Handle an answer, or forward it; False if its request is unknown."""
@@ -301,8 +306,11 @@ class RemoteSubscriptions:
 
     def on_joined(self, peer: Peer, _: float) -> None:
         """Send a newly joined peer the requests that it has not received."""
-        self._confirmations.on_joined()
         self.ledger.offer(peer)
+
+    def on_master(self, now: float) -> None:
+        """Note that this process has become master."""
+        self._confirmations.on_master(now)
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """Report the departure of the tasks of a lost process."""
@@ -320,7 +328,11 @@ class RemoteSubscriptions:
         Each adopted request is checked at once: the asker may have cancelled it, and
         the lost process may not have forwarded the cancellation.
         """
+        for request in self.ledger.all():
+            if request.origin is peer:
+                self._on_use_ended(request)
         for request in self.ledger.lose(peer, self._heir):
+            self._adoption_alarm.by(now + self._topology.limits.connect_timeout_s)
             self._check_adopted(request, now)
         self._confirmations.on_process_lost(peer, self.ledger.get)
         if any(map(self._relays.audience, peer.relays.values())):
@@ -356,35 +368,30 @@ class RemoteSubscriptions:
     def _end(self, request: Request[Subscribe]) -> None:
         self.ledger.end(request)
         self._confirmations.forget(request.frame.id)
+        self._on_use_ended(request)
+
+    def _on_use_ended(self, request: Request[Subscribe]) -> None:
+        """Note that an asker may not need a link for its subscription any more."""
+        asker = self._topology.peers.get(request.asker)
+        if asker is not None:
+            self._topology.on_use_ended(asker)
 
     # Time.
 
-    def review(self, now: float) -> None:
-        """Schedule the next check of the adopted requests."""
-        self._confirmations.review(now)
-        if not any(request.adopted for request in self.ledger.all()):
-            self._check_adopted_at = None
-        elif self._check_adopted_at is None:
-            self._check_adopted_at = now + self._topology.limits.connect_timeout_s
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` has work to do, in seconds; None for never."""
-        times = self._check_adopted_at, self._confirmations.next_deadline()
-        return min((at for at in times if at is not None), default=None)
-
-    def tick(self, now: float) -> None:
+    def _check_all_adopted(self, now: float) -> float | None:
         """Check the adopted requests again, until a master forwards them anew.
 
         One check is not enough: the asker may cancel the subscription before it learns
         that its master is lost.
         """
-        self._confirmations.tick(now)
-        if self._check_adopted_at is not None and self._check_adopted_at <= now:
-            self._check_adopted_at = None
-            for request in self.ledger.all():
-                if request.adopted:
-                    self._check_adopted(request, now)
-        self.review(now)
+        for request in self._adopted():
+            self._check_adopted(request, now)
+        if self._adopted():
+            return now + self._topology.limits.connect_timeout_s
+        return None
+
+    def _adopted(self) -> list[Request[Subscribe]]:
+        return [request for request in self.ledger.all() if request.adopted]
 
     def _repeat(self, _: float) -> None:
         """Send own requests again: a lost notifier may be registered elsewhere."""

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Final
 from bus.registration import Visibility
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bus.core.hooks import Hooks
     from bus.core.local.actions import Action
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
@@ -33,6 +36,7 @@ class TaskAnnouncer:
     """
 
     __slots__ = (
+        "_hooks",
         "_idle_relays",
         "_manager",
         "_name_registry",
@@ -52,6 +56,7 @@ class TaskAnnouncer:
         outbound_messages: OutboundMessages,
         resolver: Resolver,
         idle_relays: IdleRelays,
+        hooks: Sequence[Hooks],
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
@@ -61,6 +66,7 @@ class TaskAnnouncer:
         self._resolver: Final = resolver
         self._own_searches: Final = resolver.own
         self._idle_relays: Final = idle_relays
+        self._hooks: Final = hooks
 
     # Tasks and their names.
 
@@ -92,6 +98,8 @@ class TaskAnnouncer:
         """
         if not entry.remote:
             self._end_sending(entry, now, final=final)
+            for each in self._hooks:
+                each.on_emptied(entry, now)
             if entry.moved_to:
                 self._resolver.on_moved(entry.name, entry.moved_to, now)
                 self._own_searches.on_own_task_moved(entry.name, entry.moved_to)

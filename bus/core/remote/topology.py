@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bus.core.local.trace import TraceSink
     from bus.core.peer.limits import Limits
     from bus.core.streams.horizons import Horizons
+    from bus.core.timers import Alarm
     from bus.core.wire import Frame, Identity
     from bus.errors import BusError
     from bus.message import Incoming
@@ -47,6 +48,10 @@ class Topology:
     lose: declares a process lost; drop_peer: drops a live process that needs no link;
       await_link: notes that a process has no link. The `ProcessLoss` provides them,
       since it reaches the whole state of a process.
+    on_use_ended: notes that one use of the link with a process has ended, by a task or
+      by a subscription. The `IdleLinks` provide it.
+    message_alarm: is set for the deadline of each message in a relay. The
+      `UndeliveredMessages` provide it.
     newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
       The `InboundMessages` provide it.
     complain: takes a line about a violation by another process.
@@ -70,7 +75,9 @@ class Topology:
         "limits",
         "lose",
         "me",
+        "message_alarm",
         "newest_epoch",
+        "on_use_ended",
         "outside",
         "peers",
         "role",
@@ -107,6 +114,8 @@ class Topology:
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
         self.await_link: Callable[[Peer], None]
+        self.on_use_ended: Callable[[Peer], None]
+        self.message_alarm: Alarm
         self.newest_epoch: Callable[[str], int]
         self._nonces: Final = nonces
         # Above all numbers used by earlier incarnations (AMO-16).
@@ -127,7 +136,14 @@ class Topology:
             nonce=next(self._nonces),
             limits=self.limits,
         )
-        peer = Peer(key, session, now, limits=self.limits, counters=self.counters)
+        peer = Peer(
+            key,
+            session,
+            now,
+            limits=self.limits,
+            counters=self.counters,
+            message_alarm=self.message_alarm,
+        )
         self.await_link(peer)
         self.peers[key] = peer
         return peer

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.timers import Rank
 from bus.core.wire import Reason
 from bus.errors import (
     ExpiredError,
@@ -44,6 +45,7 @@ class UndeliveredMessages:
         self._topology: Final = topology
         self._manager: Final = manager
         self._relays: Final = relays
+        topology.message_alarm = topology.timers.alarm(Rank.MESSAGES, self._expire)
 
     def on_unrelay(self, peer: Peer, frame: Unrelay, _: float) -> None:
         """Release the relay of a task that deregistered cleanly (BUS-DEREG-4).
@@ -100,10 +102,16 @@ class UndeliveredMessages:
 
     # Time.
 
-    def expire(self, now: float) -> None:
-        """Fail the commands that expired in a relay."""
+    def _expire(self, now: float) -> float | None:
+        """Fail the commands that expired in a relay.
+
+        Return when the next one expires, in seconds; None for never.
+        """
+        times = []
         for peer in self._topology.peers.values():
             for relay in peer.active_relays():
                 if relay is not peer.audience:
                     error = ExpiredError(relay.entry.name)
                     self._topology.fail(relay.expire(now), error)
+                    times.append(relay.next_deadline())
+        return min([at for at in times if at is not None], default=None)

@@ -1,4 +1,4 @@
-"""Suite ``multicast``: large messages, and from one process to several of one machine.
+"""Suite ``large``: large messages, and from one process to several of one machine.
 
 M1 1 MiB to four receivers, M2 64 B to four, P3 64 KiB and 1 MiB to one, M3 round trips
 by size. M1, M2 and P3 are measured twice: each receiver reads all bytes of each
