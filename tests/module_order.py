@@ -196,6 +196,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "remote_tasks",
         "remote",
         "process_manager",
+        "local_subscriptions",
     ),
     "bus.core.peer": (
         "limits",
@@ -215,7 +216,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "handshake",
         "link",
         "user_routing_table",
-        "remote_presence",
         "pending_names",
         "name_registry",
         "proxies",
@@ -235,15 +235,16 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "own_searches",
         "any_machine",
         "resolver",
-        "confirmations",
-        "matches",
-        "remote_subscriptions",
         "idle_links",
         "process_loss",
         "task_announcer",
         "control_frames",
         "remote_manager",
         "fast_path",
+        "remote_presence",
+        "confirmations",
+        "matches",
+        "remote_subscriptions",
         "frame_facts",
         "frame_monitor",
     ),
@@ -529,7 +530,7 @@ PARTS: Mapping[str, str] = {
     "features": "api: features",
     "features/subscriptions": """
         api: awaited_confirmation notification_iterator subscriber subscription
-        core/local: interests remote_tasks specification_trie
+        core/local: interests local_subscriptions remote_tasks specification_trie
         core/remote: confirmations matches remote_presence remote_subscriptions
     """,
     "features/memory": """

@@ -21,12 +21,19 @@ if TYPE_CHECKING:
     from bus.api.awaited_binding import AwaitedBinding
     from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.snapshot import BusSnapshot
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["FEATURES", "await_binding", "inspect", "use_any_machine"]
+__all__ = [
+    "FEATURES",
+    "REMOTE_FEATURES",
+    "await_binding",
+    "inspect",
+    "use_any_machine",
+]
 
 
 def _watching(
@@ -77,3 +84,14 @@ def await_binding(
     from bus.api.awaited_binding import AwaitedBinding
 
     return AwaitedBinding(entry, host, name_anywhere(address.module))
+
+
+def _subscriptions(remote: RemoteManager) -> Hooks:
+    """Keep, answer and forward the subscriptions of all processes (BUS-RELAY-8)."""
+    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
+
+    return RemoteSubscriptions(remote).begin()
+
+
+# Each gives the hooks of one feature to a process that joins a network.
+REMOTE_FEATURES: Final = (_subscriptions,)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bus.api.bus_threads import BusOfThreads
-    from bus.api.subscription import Subscription, Watch
     from bus.threads.exchange import Exchange
 
 __all__ = ["release_foreign_tasks"]
@@ -30,14 +29,9 @@ def release_foreign_tasks(
     exchange: the exchange of the closed bus, whose name is ``bus``.
     others: the other buses of this process, by name.
     """
-    manager = exchange.manager
-    interests: list[Subscription | Watch] = exchange.query(
-        lambda: [
-            *manager.subscriptions.of_other_buses(bus),
-            *manager.watches.of_other_buses(bus),
-        ]
-    )
-    for interest in interests:
+    for interest in exchange.query(
+        lambda: exchange.manager.audiences.of_other_buses(bus)
+    ):
         interest.cancel()
     exchange.parked_expiry.close(bus)
     # After all of this: the threads that wait check what they wait for once more.

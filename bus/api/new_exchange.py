@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
+from bus.api.features import REMOTE_FEATURES
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Journal
 from bus.threads.exchange import Exchange
@@ -55,4 +56,4 @@ def new_exchange(
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, trace_sink, store), incarnation
+    return Exchange(manager, trace_sink, store, REMOTE_FEATURES), incarnation

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.api.questions import Questions
-    from bus.api.subscription import Subscription, Watch
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
     from bus.core.local.inbound_run import InboundRun
@@ -115,7 +114,7 @@ class Receiver:
             follow_moved_tasks=config.follow_moved_tasks,
         )
         # An ordered set. Threads add and remove single keys, which is atomic.
-        self.interests: Final[dict[Subscription | Watch, None]] = {}
+        self.interests: Final[dict[Any, None]] = {}
         # Commands that arrived without a callback; the counters show them as unread.
         self._unclaimed: deque[Incoming] | None = None  # created for the first command
         self._released: bool = True
@@ -401,7 +400,7 @@ class Receiver:
         self.asker.on_deregistered()
 
 
-def _alive(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+def _alive(subscriptions: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each for each in subscriptions if each.active)
 
 

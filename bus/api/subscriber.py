@@ -11,8 +11,12 @@ from bus.api.arguments import (
     new_account_limits,
 )
 from bus.api.awaited_confirmation import AwaitedConfirmation
+from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.subscription import Subscription, Watch
+from bus.core.local.local_subscriptions import subscriptions_of
+from bus.errors import UnknownTaskError
 from bus.threads.dropping_account import new_account
+from queuebroker.arguments import positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +104,33 @@ class Subscriber:
         watch._start()
         self._cancel_if_closed(watch, there)
         return watch
+
+    def wait_for_subscribers(self, count: int, timeout: float | None) -> bool:
+        """Wait for subscribers to the task; see `Task.wait_for_subscribers`."""
+        positive("count", count)
+        deadline = deadline_after(timeout)
+        if self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: wait for subscribers elsewhere"
+            raise RuntimeError(msg)
+        # The outcome: True once there are enough, False if the task deregisters first.
+        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
+        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
+        manager = exchange.manager
+        try:
+            exchange.decide(
+                lambda: subscriptions_of(manager).await_subscribers(entry, count, then)
+            )
+            wait.wait_until_over(self._bus, deadline)
+        finally:
+            exchange.decide_remote(
+                lambda: subscriptions_of(manager).forget_subscribers(then)
+            )
+        if wait.outcome:
+            return True
+        self._bus._lifetime.check()  # a closed bus is the more precise error
+        if wait.is_over():
+            raise UnknownTaskError(entry.name)
+        return False
 
     def _cancel_if_closed(
         self, interest: Subscription | Watch, there: TaskOwner

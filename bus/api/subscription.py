@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bus.api.reentry import guarded
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.routing_table import Entry
 from bus.message import Incoming, Presence
 from bus.specification import Specification
@@ -77,7 +78,10 @@ class Subscription(Uncopyable):
         if host is not None and host.scheduler.running and not host.inbox.items:
             host.ask(_nothing)  # work, for which the thread stops reading a run
         _interests_of(self._entry).pop(self, None)
-        self._exchange.decide_remote(lambda: self._exchange.manager.unsubscribe(self))
+        manager = self._exchange.manager
+        self._exchange.decide_remote(
+            lambda: subscriptions_of(manager).unsubscribe(self)
+        )
         if self._then is not None:
             self._then()
 
@@ -88,7 +92,8 @@ class Subscription(Uncopyable):
         """
         _interests_of(self._entry)[self] = None
         exchange = self._exchange
-        exchange.decide(lambda: exchange.manager.subscribe(self, settled))
+        manager = exchange.manager
+        exchange.decide(lambda: subscriptions_of(manager).subscribe(self, settled))
         if self._entry.host is None:
             self.cancel()
 
@@ -134,12 +139,14 @@ class Watch(Uncopyable):
         """End the watch; idempotent."""
         self.active = False
         _interests_of(self._entry).pop(self, None)
-        self._exchange.decide_remote(lambda: self._exchange.manager.unwatch(self))
+        manager = self._exchange.manager
+        self._exchange.decide_remote(lambda: subscriptions_of(manager).unwatch(self))
 
     def _start(self) -> None:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""
         _interests_of(self._entry)[self] = None
-        self._exchange.decide(lambda: self._exchange.manager.watch(self))
+        manager = self._exchange.manager
+        self._exchange.decide(lambda: subscriptions_of(manager).watch(self))
         if self._entry.host is None:
             self.cancel()
 

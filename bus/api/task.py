@@ -19,7 +19,6 @@ from bus.api.arguments import (
     wrong_type,
 )
 from bus.api.awaited_command import await_command
-from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.bus_thread import BusThread
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION, CommandHandle
@@ -31,7 +30,6 @@ from bus.api.subscriber import Subscriber
 from bus.api.subscription import Subscription, Watch
 from bus.api.task_owner import TaskOwner
 from bus.core.local.routing_table import Entry
-from bus.errors import UnknownTaskError
 from bus.links.send_batch import SendBatch
 from bus.loan import Loan
 from bus.message import Incoming, Presence, Response
@@ -39,7 +37,6 @@ from bus.specification import Specification
 from bus.threads.account import Overflow
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
-from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
 
 __all__ = ["Task", "Where"]
@@ -309,26 +306,8 @@ class Task(Uncopyable):
             RuntimeError: within a callback; its thread may have to answer.
             UnknownTaskError: this task deregisters, or its bus is closed meanwhile.
         """
-        positive("count", count)
-        deadline = deadline_after(timeout)
-        if self._bus._threads.in_callback():
-            msg = "cannot wait within a callback: wait for subscribers elsewhere"
-            raise RuntimeError(msg)
-        # The outcome: True once there are enough, False if the task deregisters first.
-        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
-        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
-        manager = exchange.manager
-        try:
-            exchange.decide(lambda: manager.await_subscribers(entry, count, then))
-            wait.wait_until_over(self._bus, deadline)
-        finally:
-            exchange.decide_remote(lambda: manager.forget_subscribers(then))
-        if wait.outcome:
-            return True
-        self._bus._lifetime.check()  # a closed bus is the more precise error
-        if wait.is_over():
-            raise UnknownTaskError(entry.name)
-        return False
+        subscriber = Subscriber(self._bus, self._entry, self._sender)
+        return subscriber.wait_for_subscribers(count, timeout)
 
     @guarded("take a loan")
     def loan(

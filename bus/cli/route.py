@@ -14,6 +14,7 @@ from bus.cli.exits import fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import is_here, query_own_machine
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.errors import BusError, CommandTimeoutError
 from bus.journal.wording import printable
 from bus.links.gateway_address import split_gateway_address
@@ -179,8 +180,10 @@ def _owner(bus: Bus, address: Address, wait_s: float) -> Key | None:
     watcher.watch(whole, news.append)
     while not news and (left_s := until - _sync.monotonic()) > 0:
         thread.poll(left_s)
-    remote_tasks = bus._exchange.manager.remote_tasks
-    owner: Key | None = bus._exchange.query(lambda: remote_tasks.owner_of(whole))
+    exchange = bus._exchange
+    owner: Key | None = exchange.query(
+        lambda: subscriptions_of(exchange.manager).remote_tasks.owner_of(whole)
+    )
     watcher.deregister()
     return owner
 

@@ -126,6 +126,7 @@ class CommThread:
             host=outbox,
             master=(master,),
             static=static,
+            features=exchange.remote_features,
             relay_account=outbox.new_relay_account,
         )
         remote, link_pool = self.remote, self._link_pool
@@ -203,7 +204,7 @@ class CommThread:
         return self._policy.ignored_announcements()
 
     def _begin(self, slaves: Sequence[str]) -> list[Action]:
-        """Announce the local tasks, and pass on their searches and subscriptions.
+        """Announce the local tasks, and pass on the searches for their addressees.
 
         slaves: for a master, as returned by `LinkPolicy.slaves`.
         """
@@ -215,10 +216,6 @@ class CommThread:
         for entry in manager.table:
             if entry.visibility is Visibility.PUBLIC:
                 actions += task_announcer.on_registered(entry, now)
-            for interest in manager.subscriptions.of(entry):
-                task_announcer.on_subscribed(interest)
-            for watch in manager.watches.of(entry):
-                task_announcer.on_watched(watch)
         return actions + self.remote.flush(now)
 
     def accept_links(self, broker: LinkBroker) -> None:

@@ -49,9 +49,11 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import TraceSink
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.horizon.store import HorizonStore
     from bus.registration import Visibility
     from bus.threads.comm import Comm
@@ -75,6 +77,7 @@ class Exchange:
         manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
         horizon_store: stores horizons; None for a volatile process (AMO-20).
+        remote_features: the features of a process among others; see `RemoteManager`.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
@@ -98,6 +101,7 @@ class Exchange:
         "manager",
         "parked_expiry",
         "performers",
+        "remote_features",
         "send_at_once",
         "trace_sink",
     )
@@ -109,10 +113,12 @@ class Exchange:
         manager: ProcessManager,
         trace_sink: TraceSink | None = None,
         horizon_store: HorizonStore | None = None,
+        remote_features: Sequence[Callable[[RemoteManager], Hooks]] = (),
     ) -> None:
         self.manager: Final = manager
         self.trace_sink: Final = trace_sink
         self.horizon_store: Final = horizon_store
+        self.remote_features: Final = remote_features
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
         # Guards the manager, except for look-ups in its table, and the queue of

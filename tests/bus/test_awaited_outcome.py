@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import CommandTimeoutError, UnknownTaskError
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.remote.confirmations import Confirmations
 from bus.testing import memory_bus
 from queuebroker import _sync
@@ -33,7 +34,7 @@ def is_long(items: list[int], count: int) -> bool:
 
 
 def waits(bus: Bus) -> bool:
-    return bool(bus._exchange.manager._awaited_subscribers)
+    return bool(subscriptions_of(bus._exchange.manager)._awaited)
 
 
 @pytest.fixture

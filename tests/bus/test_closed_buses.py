@@ -54,10 +54,7 @@ def iterates(one: Bus) -> object:
 def is_waited_for(two: Bus) -> bool:
     """Return True if a task of another bus waits for bus two."""
     manager = two._exchange.manager
-    interests = (manager.watches, manager.subscriptions)
-    return len(manager.parked) > 0 or any(
-        each.of_other_buses("two") for each in interests
-    )
+    return len(manager.parked) > 0 or bool(manager.audiences.of_other_buses("two"))
 
 
 @clause("BUS-DEREG-12")

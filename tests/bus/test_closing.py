@@ -16,6 +16,7 @@ from bus import (
     UnknownTaskError,
     open_bus,
 )
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.testing import memory_bus
 from bus.threads.exchange import Exchange
 from bus.threads.mailbox import Mailbox
@@ -261,6 +262,6 @@ def test_a_task_that_deregisters_as_it_subscribes_or_watches_keeps_neither(
     interest = getattr(task, what)("**", unwanted)
 
     assert not interest.active
-    manager = bus._exchange.manager
-    kept = manager.watches if what == "watch" else manager.subscriptions
+    local = subscriptions_of(bus._exchange.manager)
+    kept = local.watches if what == "watch" else local.subscriptions
     assert kept.of(task._entry) == []

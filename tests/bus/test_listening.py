@@ -10,6 +10,7 @@ import pytest
 
 from bus import Bus
 from bus.api.receiver import Receiver
+from bus.core.local.local_subscriptions import LocalSubscriptions
 from bus.core.local.process_manager import ProcessManager
 from bus.testing import memory_bus
 from bus.threads.account import Account
@@ -51,7 +52,7 @@ STRIKES: dict[str, tuple[type[Any], str, Callable[[Bus], None]]] = {
         lambda bus: bus.register("one", thread=bus.here()).deregister(),
     ),
     "a task subscribes": (
-        *(ProcessManager, "subscribe"),
+        *(LocalSubscriptions, "subscribe"),
         lambda bus: bus.subscribe("news", print).cancel(),
     ),
     "a request is posted": (

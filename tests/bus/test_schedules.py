@@ -17,6 +17,7 @@ from bus import (
     UnresolvedError,
 )
 from bus.api.receiver import Receiver
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.testing import memory_bus
 from queuebroker.testing import explore, replay
 from specs.clauses import clause
@@ -154,7 +155,8 @@ def test_a_task_that_deregisters_keeps_no_subscription() -> None:
                 each.join()
             there.stop(drain=60)
             assert notifier._entry.audience == ()
-            assert list(bus._exchange.manager.subscriptions._by_task) == []
+            subscriptions = subscriptions_of(bus._exchange.manager).subscriptions
+            assert subscriptions.all() == []
 
     under_every_schedule(program)
 

@@ -77,9 +77,9 @@ def relays_of_proxies(bus: Bus, name: str) -> list[str]:
 
 def await_subscriber(bus: Bus, task: Task) -> None:
     """Wait until another process has subscribed to a task of this bus."""
-    matches = comm_of(bus).remote.remote_subscriptions.matches
+    remote = comm_of(bus).remote
     until(
-        lambda: bool(matches.subscribed_peers(task._entry)),
+        lambda: bool(remote.subscribed_peers(task._entry)),
         f"a process subscribes to {task.address}",
     )
 

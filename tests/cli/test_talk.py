@@ -229,8 +229,8 @@ def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
         assert listening.stdout is not None
         assert listening.stderr is not None
         # It receives once the master has its subscription.
-        table = "bus._node.comm.remote.remote_subscriptions"
-        peers = f"len({table}.matches.subscribed_peers(made['clock']._entry))"
+        remote = "bus._node.comm.remote"
+        peers = f"len({remote}.subscribed_peers(made['clock']._entry))"
         until(lambda: alpha(peers) == 1, "it listens")
         alpha("made['clock'].notify(1)")
         heard.append(listening.stdout.readline())

@@ -104,8 +104,8 @@ def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     alpha("made.update(clock=bus.register('clock')) or None")
     beta("counter('reader')")
     beta("made['reader'].task.subscribe('clock', made['reader']._read) and None")
-    table = "bus._node.comm.remote.remote_subscriptions"
-    peers = f"len({table}.matches.subscribed_peers(made['clock']._entry))"
+    remote = "bus._node.comm.remote"
+    peers = f"len({remote}.subscribed_peers(made['clock']._entry))"
     until(lambda: alpha(peers) == 1, "it is received")
     with program("top", "--json", "--interval", "0.1") as top:
         assert top.stdout is not None

@@ -22,10 +22,12 @@ def rows(master: Master) -> dict[Any, Any]:
 
 def test_each_type_of_frame_has_one_row() -> None:
     master = Master("m1")
+    master.remote.begin(0.0)
+    hooks = [row for each in master.remote._hooks for row in each.frames]
 
     types = [each.type for each in rows(master) if not isinstance(each, Reason)]
     assert sorted(types) == sorted(FrameType)
-    assert len(rows(master)) == len(master.remote._table())
+    assert len(rows(master)) == len([*master.remote._table(), *hooks])
 
 
 @clause("BUS-CHAN-9")

@@ -9,6 +9,7 @@ import pytest
 
 from bus.address import Address
 from bus.core.local.actions import Fail, Open, Tell
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.process_manager import ProcessManager
 from bus.errors import (
     AddresseeGoneError,
@@ -126,8 +127,8 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
     one = manager()
     for _ in range(3):
         entry, _ = register(one, "c")
-        one.subscribe(Asked(entry, Specification.parse("**")))
-        one.watch(Asked(entry, Specification.parse("a/*")))
+        subscriptions_of(one).subscribe(Asked(entry, Specification.parse("**")))
+        subscriptions_of(one).watch(Asked(entry, Specification.parse("a/*")))
         one.leave(entry)
         one.on_emptied(entry, [], NOW, final=False)
 
@@ -135,8 +136,8 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
     assert one.table.named("c") is None
     assert not one.departures.leaving
     assert not one.departures.unopened
-    assert one.subscriptions.matching("c") == []
-    assert one.watches.matching("a/b") == []
+    assert subscriptions_of(one).subscriptions.matching("c") == []
+    assert subscriptions_of(one).watches.matching("a/b") == []
 
 
 @clause("BUS-ROUTE-20", "BUS-MOVE-5")
@@ -286,7 +287,7 @@ def test_a_subscriber_receives_from_notifiers_that_register_later_or_again() -> 
     plain = Asked(a, Specification.parse("news/x"))
     again = Asked(b, Specification.parse("news/x"))
     for each in (pattern, plain, again):
-        one.subscribe(each)
+        subscriptions_of(one).subscribe(each)
 
     for _ in range(2):
         news, _ = register(one, "news/x")
@@ -307,11 +308,11 @@ def test_a_subscriber_that_unsubscribes_or_deregisters_receives_no_more() -> Non
     theirs = Asked(b, Specification.parse("news"))
     elsewhere = Asked(b, Specification.parse("ism://there/news"))
     for each in (mine, theirs, elsewhere):
-        one.subscribe(each)
+        subscriptions_of(one).subscribe(each)
     assert [each.entry for each in news.audience] == [a, b]
 
-    assert one.unsubscribe(mine)
-    assert not one.unsubscribe(mine)
+    assert subscriptions_of(one).unsubscribe(mine)
+    assert not subscriptions_of(one).unsubscribe(mine)
     assert [each.entry for each in news.audience] == [b]
     one.leave(b)
     assert news.audience == ()
@@ -331,13 +332,13 @@ def test_a_watcher_is_notified_of_present_new_and_departed_tasks() -> None:
         assert all(isinstance(each.presence, Presence) for each in news)
         return [(each.presence.address.module, each.presence.here) for each in news]
 
-    assert told(one.watch(watch)) == [("x/1", True)]
+    assert told(subscriptions_of(one).watch(watch)) == [("x/1", True)]
     other, actions = register(one, "x/2")
     assert told(actions) == [("x/2", True)]
     assert told(register(one, "x/3", private=True)[1]) == []
     assert told(one.leave(here)) == [("x/1", False)]
-    assert one.unwatch(watch)
-    assert not one.unwatch(watch)
+    assert subscriptions_of(one).unwatch(watch)
+    assert not subscriptions_of(one).unwatch(watch)
     assert told(one.leave(other)) == []
 
 

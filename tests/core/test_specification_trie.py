@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import strategies as st
@@ -14,8 +15,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+import bus as package
 from bus.core.local.specification_trie import SpecificationTrie
 from bus.specification import Specification
+from specs.clauses import clause
+from tests.strikes import everywhere
+
+if TYPE_CHECKING:
+    from tests.strikes import Blow
 
 SEGMENTS = ["a", "b"]
 SPECIFICATIONS = st.builds(
@@ -175,3 +182,22 @@ def test_memory_is_flat_while_specifications_come_and_go() -> None:
 
     assert grown < 10_000  # less than a byte for each added and removed value
     assert list(trie._held) == [Specification("kept/*")]
+
+
+@clause("BUS-MSG-5")
+def test_an_interrupted_addition_hides_no_later_value() -> None:
+    """Nothing is left of it once it is removed, whether it was added or not."""
+
+    def case(interrupted: Blow) -> None:
+        trie, specification = SpecificationTrie[int](), Specification("news/*")
+
+        interrupted(lambda: trie.add(specification, 1))
+
+        trie.add(specification, 2)
+        assert trie.matching("news/x") in ([2], [1, 2])
+        trie.discard(specification, 1)
+        trie.discard(specification, 2)
+        assert trie.is_empty
+        assert trie.matching("news/x") == []
+
+    everywhere(case, packages=(package,))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.api.features import REMOTE_FEATURES
 from bus.config import BusConfig
 from bus.core.local.actions import Dial, HangUp, Send
 from bus.core.local.process_manager import ProcessManager
@@ -57,7 +58,12 @@ class Master:
             incarnation=incarnation,
         )
         self.remote = RemoteManager(
-            topology, manager, host="relays", master=("here",), static=static
+            topology,
+            manager,
+            host="relays",
+            master=("here",),
+            static=static,
+            features=REMOTE_FEATURES,
         )
         self.redial = self.remote.machines.redial_at
 

@@ -39,10 +39,10 @@ def serving(bus: Bus) -> list[str]:
 
 def subscribed(bus: Bus, name: str) -> None:
     """Wait until a process has a remote subscriber for one of its tasks."""
-    matches = comm_of(bus).remote.remote_subscriptions.matches
+    remote = comm_of(bus).remote
     entry = bus._exchange.find(name)
     assert entry is not None
-    until(lambda: bool([*matches.subscribed_peers(entry)]), f"{name} is subscribed to")
+    until(lambda: bool(remote.subscribed_peers(entry)), f"{name} is subscribed to")
 
 
 def under_way(bus: Bus) -> int:

@@ -175,10 +175,8 @@ def test_a_notification_for_three_processes_has_one_place(near: Bus) -> None:
         source = near.register("near", on_command=ignore)
         for each in fars:
             each(HOLDS)
-        peers = comm_of(near).remote.remote_subscriptions.matches
-        until(
-            lambda: len([*peers.subscribed_peers(source._entry)]) == 3, "all subscribe"
-        )
+        remote = comm_of(near).remote
+        until(lambda: len(remote.subscribed_peers(source._entry)) == 3, "all subscribe")
 
         def shared() -> bool:
             for each in fars:

@@ -156,12 +156,10 @@ class Checks:
             counters.posted == counters.ended,
             f"{name} has messages under way: {counters}",
         )
-        for request in remote.remote_subscriptions.ledger.all():
+        for request in process.remote_subscriptions.ledger.all():
             asker = (request.frame.id.machine, request.frame.id.process)
             whose = self._world.processes[asker]
-            ours = {
-                each.frame.id for each in whose.remote.remote_subscriptions.own.values()
-            }
+            ours = {each.frame.id for each in whose.remote_subscriptions.own.values()}
             hold(request.frame.id in ours, f"{name} keeps a subscription of nobody")
         for peer in remote.topology.peers.values():
             self._peer_at_rest(name, peer, tasks)

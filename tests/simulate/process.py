@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from bus.api.features import REMOTE_FEATURES
 from bus.config import BusConfig
+from bus.core.local.local_subscriptions import LocalSubscriptions, subscriptions_of
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
 from bus.core.remote.any_machine import AnyMachineNames
 from bus.core.remote.remote_manager import RemoteManager
+from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.topology import Topology
 from bus.core.wire import Bodies, Identity, Role, decode
 from bus.errors import BusFullError, NameTakenError
@@ -96,7 +99,11 @@ class SimProcess:
             trace_sink=self.trace_sink,
         )
         self.remote = RemoteManager(
-            topology, self.manager, host="relays", master=(f"{machine}/Master",)
+            topology,
+            self.manager,
+            host="relays",
+            master=(f"{machine}/Master",),
+            features=REMOTE_FEATURES,
         )
         self.tasks: dict[str, SimTask] = {}
         self._backlog: list[Callable[[], list[Action]]] = []
@@ -113,6 +120,18 @@ class SimProcess:
     def name(self) -> str:
         """The name of the process, for people."""
         return "/".join(self.key)
+
+    @property
+    def subscriptions(self) -> LocalSubscriptions:
+        """The subscriptions and watches of its tasks."""
+        return subscriptions_of(self.manager)
+
+    @property
+    def remote_subscriptions(self) -> RemoteSubscriptions:
+        """Those that it has received or sent."""
+        remote = self.subscriptions.remote
+        assert isinstance(remote, RemoteSubscriptions)
+        return remote
 
     def say(self, what: Callable[[], str]) -> None:
         """Add a line to the story."""
@@ -376,7 +395,7 @@ class SimProcess:
 
     def _count(self, task: SimTask, number: int) -> None:
         """Count a notification, with the subscriptions of others that it is sent to."""
-        subscriptions = self.remote.remote_subscriptions
+        subscriptions = self.remote_subscriptions
         requests = (
             request.frame.id
             for request in subscriptions.ledger.all()
@@ -398,7 +417,7 @@ class SimProcess:
         asked = Asked(task.entry, Specification.parse(specification))
         task.subscriptions.append(asked)
         task.changes += 1
-        self.do(self.manager.subscribe(asked, settled))
+        self.do(self.subscriptions.subscribe(asked, settled))
         self.settle()
 
     def watch(self, task: SimTask, specification: str) -> None:
@@ -408,14 +427,14 @@ class SimProcess:
         watch = Asked(task.entry, Specification.parse(specification))
         task.watches.append(watch)
         task.present[watch] = set()
-        self.do(self.manager.watch(watch))
+        self.do(self.subscriptions.watch(watch))
         self.settle()
 
     def unwatch(self, task: SimTask) -> None:
         """End all watches of a task."""
         self._pass_on()
         for watch in task.watches:
-            self.manager.unwatch(watch)
+            self.subscriptions.unwatch(watch)
         task.watches.clear()
         task.present.clear()
         self.settle()
@@ -425,7 +444,7 @@ class SimProcess:
         self._pass_on()
         self.say(lambda: f"{task.name} unsubscribes")
         for asked in task.subscriptions:
-            self.manager.unsubscribe(asked)
+            self.subscriptions.unsubscribe(asked)
         task.subscriptions.clear()
         task.changes += 1
         self.settle()

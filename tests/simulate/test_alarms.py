@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.relay import Dismissal
 from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
+from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.timers import Rank
 from tests.simulate.process import LIMITS
 from tests.simulate.run import run
@@ -62,11 +64,12 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
         yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
     for peer in remote.keep_alive._linked():
         yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
-    for tasks in (remote._remote_presence._own, remote._remote_presence._passed_on):
+    subscriptions = subscriptions_of(remote.manager).remote
+    assert isinstance(subscriptions, RemoteSubscriptions)
+    for tasks in (subscriptions.presence._own, subscriptions.presence._passed_on):
         for task in tasks._tasks.values():
             yield Rank.PRESENCE, task.until
     yield Rank.NAMES, remote.name_registry._decides_at
-    subscriptions = remote.remote_subscriptions
     if subscriptions._adopted():
         yield Rank.ADOPTED_SUBSCRIPTIONS, now + waits.connect_timeout_s
     if subscriptions._confirmations._awaits_joins:

@@ -158,8 +158,8 @@ def test_no_state_of_an_abandoned_wait_remains() -> None:
     ask(first)
     ask(second)
     stage.soon()
-    master = stage.process("s1").remote.remote_subscriptions._confirmations
-    own = stage.process("s2").remote.remote_subscriptions._confirmations
+    master = stage.process("s1").remote_subscriptions._confirmations
+    own = stage.process("s2").remote_subscriptions._confirmations
     assert (len(master), len(own)) == (2, 1)
     first.process.unsubscribe(first)
     second.process.die()
@@ -200,7 +200,7 @@ def test_the_confirmation_for_another_process_is_ready_with_the_decision() -> No
     peer = here.remote.topology.peers["m1", "s1"]
     link = peer.session.link
     assert link is not None
-    [known] = here.remote.remote_subscriptions.ledger.all()
+    [known] = here.remote_subscriptions.ledger.all()
 
     now = stage.world.now
     actions = here.remote.receive(link, replace(known.frame, confirm=7), now)
@@ -222,7 +222,7 @@ def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -
     second = stage.task("i", "s2")
     ask(second, "ism://m2/news")
     stage.soon(0.05)
-    remote_subscriptions = master.remote.remote_subscriptions
+    remote_subscriptions = master.remote_subscriptions
     assert len(remote_subscriptions._confirmations) == 1
 
     stage.process("s1").die()

@@ -49,7 +49,7 @@ def seen(task: SimTask, watch: Asked) -> set[str]:
 
 def subscriptions(stage: Stage, process: str) -> int:
     """Return how many subscriptions a process keeps for others."""
-    ledger = stage.process(process).remote.remote_subscriptions.ledger
+    ledger = stage.process(process).remote_subscriptions.ledger
     return sum(request.origin is not None for request in ledger.all())
 
 
@@ -289,7 +289,7 @@ def test_nothing_is_kept_of_a_watch_that_ends_while_tasks_are_in_doubt() -> None
     stage.soon(1.0)
     later = stage.task("later", "s2")
     later.process.watch(later, "t/**")
-    far = stage.process("s2").manager.remote_tasks
+    far = stage.process("s2").subscriptions.remote_tasks
     assert far._unreported
     later.process.unwatch(later)
     assert not far._unreported
@@ -339,16 +339,16 @@ def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
     stage = Stage()
     stage.task("t/3", "s3")
     task, watch = watcher(stage)
-    manager = task.process.manager
-    (number,) = manager.remote_tasks._tasks
-    life = manager.remote_tasks._tasks[number].incarnation
-    address = manager.remote_tasks._tasks[number].address
+    remote_tasks = task.process.subscriptions.remote_tasks
+    (number,) = remote_tasks._tasks
+    life = remote_tasks._tasks[number].incarnation
+    address = remote_tasks._tasks[number].address
     again = type(number)(number.machine, number.process, number.number + 1)
-    manager.remote_tasks.on_appeared(again, address, life + 1)
+    remote_tasks.on_appeared(again, address, life + 1)
 
-    for each in manager.remote_tasks.of_process(("m1", "s3"), life):
-        task.process.do(list(manager.remote_tasks.on_disappeared(each)))
-    assert list(manager.remote_tasks._tasks) == [again]
+    for each in remote_tasks.of_process(("m1", "s3"), life):
+        task.process.do(list(remote_tasks.on_disappeared(each)))
+    assert list(remote_tasks._tasks) == [again]
     assert seen(task, watch) == {"t/3"}
 
 
@@ -359,17 +359,17 @@ def test_a_name_that_is_taken_before_its_departure_is_known_is_here(where: str) 
     stage = Stage()
     left = stage.task("t/1", "s1")
     task, watch = watcher(stage)
-    manager = task.process.manager
-    (number,) = manager.remote_tasks._tasks
+    remote_tasks = task.process.subscriptions.remote_tasks
+    (number,) = remote_tasks._tasks
     stage.process("s1").frozen = True  # its own departure arrives last
     if where == "s2":
         taken = stage.task("t/1", "s2")
     else:
         taken = stage.task("t/1", "s3")
-        again = manager.remote_tasks.on_appeared(taken.id, left.entry.address, 1)
+        again = remote_tasks.on_appeared(taken.id, left.entry.address, 1)
         assert again == []
     assert seen(task, watch) == {"t/1"}
-    task.process.do(list(manager.remote_tasks.on_disappeared(number)))
+    task.process.do(list(remote_tasks.on_disappeared(number)))
     assert seen(task, watch) == {"t/1"}
 
 

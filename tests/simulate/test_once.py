@@ -91,7 +91,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     subscribe(hearer, "news")
     stage.soon()
-    (request,) = hearer.process.remote.remote_subscriptions.own.values()
+    (request,) = hearer.process.remote_subscriptions.own.values()
     for _ in range(3):
         for peer in hearer.process.remote.topology.joined():
             peer.session.send_control(request.frame)
@@ -101,7 +101,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
     assert {each.id for each in said} == {request.frame.id}
     assert len(said) == 4
     for name in ("s1", "s3"):
-        assert len(stage.process(name).remote.remote_subscriptions.ledger) == 1
+        assert len(stage.process(name).remote_subscriptions.ledger) == 1
     stage.forget()
 
     number = notifier.process.notify(notifier)
@@ -113,7 +113,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
     stage.soon()
     assert sum(isinstance(each, Unsubscribe) for each in stage.frames("s2")) == 1
     for name in ("s1", "s2", "s3"):
-        assert len(stage.process(name).remote.remote_subscriptions.ledger) == 0
+        assert len(stage.process(name).remote_subscriptions.ledger) == 0
 
 
 @clause("AMO-29")

@@ -331,7 +331,7 @@ def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
     stage.soon()
     assert len(relay.unacked) == 1
     stage.release(f)
-    stage.soon()
+    stage.soon(1.0)  # until the last extraction is acknowledged
     if leaves:
         d.process.deregister(d)
         stage.soon()

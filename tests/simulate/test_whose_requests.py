@@ -71,7 +71,7 @@ def test_only_its_origin_cancels_a_subscription() -> None:
     stage = Stage(slaves=3)
     news = stage.task("news", "s4")
     hearer = subscriber(stage)
-    (own,) = stage.process("s2").remote.remote_subscriptions.own.values()
+    (own,) = stage.process("s2").remote_subscriptions.own.values()
     say(stage, Unsubscribe(id=own.frame.id), "s1")
     assert subscriptions(stage, "s1") == subscriptions(stage, "s4") == 1
     notify(news, 1)
@@ -141,7 +141,7 @@ def test_a_subscription_without_a_master_is_refused_by_its_asker_alone() -> None
     stage.process("s1").die()
     stage.soon(1.0)
     assert subscriptions(stage, "s3") == 1
-    (own,) = stage.process("s2").remote.remote_subscriptions.own.values()
+    (own,) = stage.process("s2").remote_subscriptions.own.values()
     say(stage, Error(reason=Reason.CLOSING, request=own.frame.id), "s3", of="s4")
     assert subscriptions(stage, "s3") == 1
     notify(news, 1)
@@ -157,7 +157,7 @@ def test_a_subscription_that_a_master_passes_on_is_taken_back_by_way_of_it() -> 
     hearer = subscriber(stage)
     stage.send(hearer, "news")
     stage.soon()
-    (own,) = stage.process("s2").remote.remote_subscriptions.own.values()
+    (own,) = stage.process("s2").remote_subscriptions.own.values()
     refusal = Error(reason=Reason.CLOSING, request=own.frame.id)
     say(stage, refusal, "s3", of="s2")
     assert subscriptions(stage, "s3") == 1

@@ -91,7 +91,7 @@ def test_a_notification_costs_the_same_however_many_other_subscriptions_are_kept
         hearer.process.subscribe(hearer, "n")
         stage.soon()
         process = stage.process("s1")
-        ledger = process.remote.remote_subscriptions.ledger
+        ledger = process.remote_subscriptions.ledger
         [kept] = ledger.all()
         for number in range(count):
             frame = Subscribe(
@@ -106,7 +106,7 @@ def test_a_notification_costs_the_same_however_many_other_subscriptions_are_kept
         return process
 
     def peers(process: SimProcess) -> None:
-        matches = process.remote.remote_subscriptions.matches
+        matches = process.remote_subscriptions.matches
         [peer] = matches.subscribed_peers(process.tasks["n"].entry)
         assert peer.key == ("m1", "s2")
 
@@ -147,8 +147,8 @@ def test_a_confirmation_costs_the_same_however_many_are_awaited() -> None:
         process = task.process
         process.subscribe(task, "n")
         topology = process.remote.topology
-        confirmations = process.remote.remote_subscriptions._confirmations
-        [kept] = process.remote.remote_subscriptions.ledger.all()
+        confirmations = process.remote_subscriptions._confirmations
+        [kept] = process.remote_subscriptions.ledger.all()
         master = topology.master()
         assert master is not None
         for _ in range(count):
@@ -158,7 +158,7 @@ def test_a_confirmation_costs_the_same_however_many_are_awaited() -> None:
         return process
 
     def confirm(process: SimProcess) -> None:
-        confirmations = process.remote.remote_subscriptions._confirmations
+        confirmations = process.remote_subscriptions._confirmations
         master = process.remote.topology.master()
         assert master is not None
         awaited = len(confirmations)

@@ -10,4 +10,5 @@ actions                the decisions, to be carried out by a driver
 remote_tasks           the public tasks of other processes, as watches report them
 remote                 the interfaces of the process manager to what lies above it
 process_manager        the decisions
+local_subscriptions    the decisions about subscriptions and watches
 """

@@ -51,35 +51,40 @@ class Interests(Generic[Asked]):
 
     def add(self, interest: Asked) -> None:
         """Add an interest, behind all others."""
+        # First: after an interrupt, the departure of the task removes the rest.
+        own = self._by_task.get(interest._entry)
+        if own is None:
+            self._by_task[interest._entry] = {interest: None}
+        else:
+            own[interest] = None
         machine = self.machine_of(interest)
         trie = self._tries.get(machine)
         if trie is None:
             trie = self._tries[machine] = SpecificationTrie()
         trie.add(interest.specification, interest)
-        self._by_task.setdefault(interest._entry, {})[interest] = None
+
+    def all(self) -> list[Asked]:
+        """Return all interests, task by task."""
+        return [interest for own in self._by_task.values() for interest in own]
 
     def of_other_buses(self, bus: str) -> list[Asked]:
         """Return the interests of tasks that are not of this bus."""
-        return [
-            interest
-            for task, own in self._by_task.items()
-            if task.address.bus != bus
-            for interest in own
-        ]
+        return [each for each in self.all() if each._entry.address.bus != bus]
 
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""
         own = self._by_task.get(interest._entry, {})
         if interest not in own:
             return False
+        machine = self.machine_of(interest)
+        trie = self._tries.get(machine)
+        if trie is not None:
+            trie.discard(interest.specification, interest)
+            if trie.is_empty:
+                del self._tries[machine]
         del own[interest]
         if not own:
             del self._by_task[interest._entry]
-        machine = self.machine_of(interest)
-        trie = self._tries[machine]
-        trie.discard(interest.specification, interest)
-        if trie.is_empty:
-            del self._tries[machine]
         return True
 
     def of(self, entry: Entry) -> list[Asked]:

@@ -13,38 +13,34 @@ holders are queued in front of everything sent since (BUS-DEREG-4, BUS-MOVE-5).
 from __future__ import annotations
 
 import itertools
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bus.address import Address, name_anywhere
-from bus.core.local.actions import Action, Fail, Open, Settled, Tell
+from bus.core.local.actions import Action, Fail, Open
 from bus.core.local.departures import Departures
-from bus.core.local.interests import Interests
 from bus.core.local.parked_list import Parked, ParkedList
-from bus.core.local.remote import AnyMachine
-from bus.core.local.remote_tasks import RemoteTasks
+from bus.core.local.remote import AnyMachine, NoAudiences
 from bus.core.local.routing_table import Entry, RoutingTable
 from bus.errors import (
     AddresseeGoneError,
     NameTakenError,
 )
 from bus.events import BusReason
-from bus.message import Incoming, Kind, Presence
+from bus.message import Incoming, Kind
 from bus.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bus.core.local.actions import ActionQueue
-    from bus.core.local.interests import Interest
-    from bus.core.local.remote import Remote
+    from bus.core.local.remote import Audiences, Remote
     from bus.registration import Overflow
 
 __all__ = ["ProcessManager"]
 
 
 class ProcessManager:
-    """One process on one bus: its routing table, parked list and subscriptions.
+    """One process on one bus: its routing table and its parked list.
 
     Args:
         machine, process: names of the machine and of the process.
@@ -56,9 +52,9 @@ class ProcessManager:
 
     Attributes:
         any_machine: the names whose machine is ``*``; a slot, filled before the first.
+        audiences: the subscriptions and watches of its tasks; a slot likewise.
         departures: registrations that are no longer found but not yet emptied.
         remote: the other processes; None while this one is alone.
-        remote_tasks: the known public tasks of other processes.
         revision: number of decisions so far, counted by the driver. After the next
           decision, a look-up of an earlier revision may be wrong.
 
@@ -68,20 +64,17 @@ class ProcessManager:
     """
 
     __slots__ = (
-        "_awaited_subscribers",
         "_numbers",
         "any_machine",
+        "audiences",
         "departures",
         "machine",
         "parked",
         "process",
         "remote",
-        "remote_tasks",
         "resolve_timeout_s",
         "revision",
-        "subscriptions",
         "table",
-        "watches",
     )
 
     def __init__(
@@ -101,16 +94,10 @@ class ProcessManager:
         self.departures: Final = Departures()
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
         self.any_machine: AnyMachine = AnyMachine()
-        self.subscriptions: Final[Interests[Any]] = Interests(machine)
-        self.watches: Final[Interests[Any]] = Interests(machine)
+        self.audiences: Audiences = NoAudiences()
         self.remote: Remote | None = None
         self.revision: int = 0
-        self.remote_tasks: Final = RemoteTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
-        # By the function to call: the task that waits, and the number of subscribers.
-        self._awaited_subscribers: Final[
-            dict[Callable[[bool], object], tuple[Entry, int]]
-        ] = {}
 
     # Registrations.
 
@@ -149,11 +136,12 @@ class ProcessManager:
             mailbox=mailbox,
             overflow=overflow,
         )
-        if public:
-            entry.audience = self.subscriptions.audience(name)
         actions += self._add(entry)
         if self.remote is not None and public:
             actions += self.remote.on_registered(entry, now)
+        if public:
+            # Last: the answers to subscriptions follow the announcement of the name.
+            actions += self.audiences.on_registered(entry, now)
         return entry, actions
 
     def undo(self, entry: Entry, now: float) -> list[Action]:
@@ -203,7 +191,6 @@ class ProcessManager:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
             actions += self.any_machine.on_registered(entry)
-            actions += self.remote_tasks.on_registered(entry.address)
         return actions
 
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
@@ -223,13 +210,7 @@ class ProcessManager:
             # The parked messages were sent before every message posted to this entry.
             self.parked.date(entry.name, self.departures.next_turn())
         self.departures.add(entry)
-        for interest in self.subscriptions.of(entry):
-            self.unsubscribe(interest)
-        for interest in self.watches.of(entry):
-            self.unwatch(interest)
-        actions += self._settle_awaited(lambda each, _: each is entry, outcome=False)
-        if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self.remote_tasks.on_departure(entry.address)
+        actions += self.audiences.on_departure(entry)
         if self.remote is not None and not entry.remote:
             actions += self.remote.on_departure(entry, final=final)
         return actions
@@ -328,103 +309,6 @@ class ProcessManager:
                 if not self.parked.of(name):
                     self.remote.end_search(name)
 
-    # Subscriptions and watches.
-
-    def subscribe(
-        self, subscription: Interest, settled: Callable[[], object] | None = None
-    ) -> list[Action]:
-        """Subscribe a task to notifications of present and future tasks (AMO-27).
-
-        settled: called once all processes have received the subscription; at once if
-          there are no other processes.
-        """
-        self.subscriptions.add(subscription)
-        self._review_audiences(subscription)
-        actions = self.review_subscribers()
-        if self.remote is not None:
-            actions += self.remote.on_subscribed(subscription, settled)
-        elif settled is not None:
-            actions.append(Settled(settled))
-        return actions
-
-    def await_subscribers(
-        self, entry: Entry, count: int, then: Callable[[bool], object]
-    ) -> list[Action]:
-        """Call a function once a task has ``count`` subscribers (BUS-MSG-19).
-
-        then: called with True then, or with False once the task departs; until
-          `forget_subscribers`.
-        """
-        if entry not in self.table:
-            return [Settled(partial(then, False))]
-        self._awaited_subscribers[then] = entry, count
-        return self.review_subscribers()
-
-    def forget_subscribers(self, then: Callable[[bool], object]) -> None:
-        """End a wait for subscribers; does nothing if it is over."""
-        self._awaited_subscribers.pop(then, None)
-
-    def review_subscribers(self) -> list[Action]:
-        """End the waits of the tasks that now have enough subscribers."""
-        return self._settle_awaited(self._has_subscribers, outcome=True)
-
-    def _has_subscribers(self, entry: Entry, count: int) -> bool:
-        """Return True if a task has that many subscribers.
-
-        Each task of this process counts, and each other process with a subscriber: the
-        number of subscribing tasks there is unknown here.
-        """
-        remote = 0 if self.remote is None else self.remote.subscribers_of(entry)
-        return len(entry.audience) + remote >= count
-
-    def _settle_awaited(
-        self, is_over: Callable[[Entry, int], bool], *, outcome: bool
-    ) -> list[Action]:
-        """End the waits for subscribers that are over."""
-        over = [
-            then
-            for then, (entry, count) in self._awaited_subscribers.items()
-            if is_over(entry, count)
-        ]
-        for then in over:
-            del self._awaited_subscribers[then]
-        return [Settled(partial(then, outcome)) for then in over]
-
-    def unsubscribe(self, subscription: Interest) -> bool:
-        """End a subscription; False if it had ended."""
-        known = self.subscriptions.discard(subscription)
-        if known:
-            self._review_audiences(subscription)
-            if self.remote is not None:
-                self.remote.on_unsubscribed(subscription)
-        return known
-
-    def watch(self, watch: Interest) -> list[Action]:
-        """Report to a task the watched tasks that are present, and later changes."""
-        self.watches.add(watch)
-        named = self.watches.named_by(watch, self.table)
-        here = [entry.address for entry in named if not entry.remote]
-        here += self.remote_tasks.visible_to(watch)
-        if self.remote is not None:
-            self.remote.on_watched(watch)
-        return [Tell(watch._entry, watch, Presence(each, here=True)) for each in here]
-
-    def unwatch(self, watch: Interest) -> bool:
-        """End a watch; False if it had ended."""
-        known = self.watches.discard(watch)
-        if known:
-            self.remote_tasks.on_unwatched(watch)
-            if self.remote is not None:
-                self.remote.on_unwatched(watch)
-        return known
-
     def _open(self, entry: Entry) -> Open:
         public = entry.visibility is Visibility.PUBLIC
         return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
-
-    def _review_audiences(self, subscription: Interest) -> None:
-        for entry in self.subscriptions.named_by(subscription, self.table):
-            address = entry.address
-            entry.audience = self.subscriptions.audience(
-                address.module, address.machine
-            )

@@ -1,8 +1,8 @@
 """The interfaces of a process manager to what lies above it.
 
 `Remote` stands for the other processes of its bus; the `TaskAnnouncer` implements it.
-The manager of a process that is alone on its bus has none. `AnyMachine` is a slot that
-a feature fills.
+The manager of a process that is alone on its bus has none. `Audiences` and `AnyMachine`
+are slots that features fill.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from bus.core.local.actions import Action
-    from bus.core.local.interests import Interest
-    from bus.core.local.routing_table import Entry
+    from bus.core.local.routing_table import Audience, Entry
+    from bus.registration import RegistrationId
 
-__all__ = ["AnyMachine", "Remote"]
+__all__ = ["AnyMachine", "Audiences", "NoAudiences", "Remote"]
 
 
 class Remote(Protocol):
@@ -56,25 +56,46 @@ class Remote(Protocol):
     def end_search(self, name: str) -> None:
         """End the search for a name that no message waits for any more."""
 
-    def on_subscribed(
-        self, interest: Interest, settled: Callable[[], object] | None = None
-    ) -> list[Action]:
-        """Extend a subscription to the tasks of other processes.
 
-        settled: called once all processes have received it.
-        """
+class Audiences(Protocol):
+    """The tasks of this process that receive notifications and news of other tasks.
 
-    def subscribers_of(self, entry: Entry) -> int:
-        """Return how many other processes have a subscriber to a task of this one."""
+    The caller holds the exchange's lock.
+    """
 
-    def on_unsubscribed(self, interest: Interest) -> None:
-        """End a subscription to the tasks of other processes."""
+    def here(self, name: str, machine: str | None) -> tuple[Audience, ...]:
+        """Return the tasks here that subscribe to a public task, each once (AMO-28)."""
 
-    def on_watched(self, interest: Interest) -> None:
-        """Extend a watch to the tasks of other processes."""
+    def on_registered(self, task: Entry, now: float) -> list[Action]:
+        """Give a new public task of this process its audience, and report it."""
 
-    def on_unwatched(self, interest: Interest) -> None:
-        """End a watch of the tasks of other processes."""
+    def on_departure(self, entry: Entry) -> list[Action]:
+        """End what a task wants of others that can no longer be found; report it."""
+
+    def on_disappeared(self, task: RegistrationId) -> list[Action]:
+        """Report that a task of another process has deregistered."""
+
+    def of_other_buses(self, bus: str) -> list[Any]:
+        """Return the subscriptions and watches of tasks that are not of this bus."""
+
+
+class NoAudiences:
+    """The audiences of a process without any subscription or watch."""
+
+    def here(self, _name: str, _machine: str | None) -> tuple[Audience, ...]:
+        return ()
+
+    def on_registered(self, _task: Entry, _now: float) -> list[Action]:
+        return []
+
+    def on_departure(self, _entry: Entry) -> list[Action]:
+        return []
+
+    def on_disappeared(self, _task: RegistrationId) -> list[Action]:
+        return []
+
+    def of_other_buses(self, _bus: str) -> list[Any]:
+        return []
 
 
 class AnyMachine:

@@ -80,7 +80,7 @@ class SpecificationTrie(Generic[T]):
         """Add a value; one that this specification holds already keeps its place."""
         values = self._held.get(specification)
         if values is None:
-            values = self._held[specification] = {}
+            values = {}
             node = self._root
             for segment in specification.segments:
                 child = node.onward.get(segment)
@@ -88,7 +88,9 @@ class SpecificationTrie(Generic[T]):
                     child = _Node(stays=segment == ANY_SEGMENTS)
                     node.onward[segment] = child
                 node = child
+            # In this order: after an interrupt in between, both are set again.
             node.held[specification] = values
+            self._held[specification] = values
         if value not in values:
             self._added += 1
             values[value] = self._added
@@ -96,7 +98,10 @@ class SpecificationTrie(Generic[T]):
     def discard(self, specification: Specification, value: T) -> None:
         """Remove a value of a specification, if it is held."""
         values = self._held.get(specification)
-        if values is None or values.pop(value, None) is None or values:
+        if values is None:
+            return
+        values.pop(value, None)
+        if values:
             return
         del self._held[specification]
         way = [self._root]

@@ -1,66 +1,45 @@
-"""`Row`: how one type of frame is handled. `RemoteManager` has the table of all types.
+"""`ControlFrames`: the control frames that concern several parts.
 
-`ControlFrames` checks that a peer is entitled to send a frame about a task (BUS-SEC-7),
-and handles the control frames that concern several parts.
+It also checks that a peer is entitled to send a frame about a task (BUS-SEC-7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bus.address import Address
 from bus.core import wire
 from bus.core.wire import Error, Reason, RequestId
-from bus.core.wire.task_frames import Subscribe
 from bus.errors import WireError
 from bus.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bus.core.hooks import Hooks
     from bus.core.peer.peer import Peer
     from bus.core.peer.relay import Relay
     from bus.core.remote.idle_links import IdleLinks
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.relays import Relays
-    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
     from bus.core.wire import Characteristics
     from bus.registration import Key
 
-__all__ = ["ControlFrames", "Row"]
-
-F = TypeVar("F", bound=wire.Frame)
-
-
-class Row(Struct, Generic[F], frozen=True):
-    """How frames of one type, or errors of one reason, are handled.
-
-    handle: called with the peer, the frame and the time, in seconds; with the link in
-      place of the peer if ``of_link`` is set.
-    check: returns the frame as it is handled; raises a `WireError` if the peer is not
-      entitled to send it (BUS-SEC-7).
-    counted: False if the peer does not send it again on the next link.
-    """
-
-    kind: type[F] | Reason
-    handle: Callable[[Any, F, float], object]
-    check: Callable[[Any, F], F] | None = None
-    counted: bool = True
-    of_link: bool = False
+__all__ = ["ControlFrames"]
 
 
 class ControlFrames:
     """The checks of control frames, and the handlers of those for several parts."""
 
     __slots__ = (
+        "_hooks",
         "_idle_links",
         "_name_registry",
         "_relays",
-        "_remote_subscriptions",
         "_resolver",
         "_topology",
     )
@@ -71,14 +50,14 @@ class ControlFrames:
         name_registry: NameRegistry,
         relays: Relays,
         resolver: Resolver,
-        remote_subscriptions: RemoteSubscriptions,
+        hooks: Sequence[Hooks],
         idle_links: IdleLinks,
     ) -> None:
         self._topology: Final = topology
         self._name_registry: Final = name_registry
         self._relays: Final = relays
         self._resolver: Final = resolver
-        self._remote_subscriptions: Final = remote_subscriptions
+        self._hooks: Final = hooks
         self._idle_links: Final = idle_links
 
     # Handlers.
@@ -91,7 +70,7 @@ class ControlFrames:
             self._relays.add_relay(peer, self._with_visibility(peer, task), now)
             return
         known = self._resolver.on_answer(peer, frame, now)
-        known = known or self._remote_subscriptions.on_answer(peer, frame, now)
+        known = known or any(each.answers(peer, frame, now) for each in self._hooks)
         if not known and not frame.addresses:
             # No request waits for the answer any more. But a peer that answers on this
             # link assumes from now on that this process knows its task.
@@ -165,16 +144,17 @@ class ControlFrames:
 
     def check_search(self, peer: Peer, frame: wire.Search) -> wire.Search:
         """Require a slave's own search, since its sender gets the answer."""
-        self._check_slave(peer, frame.id, frame.sender.id)
-        sender = self._with_user(peer, frame.sender)
+        sender = self.check_asker(peer, frame.id, frame.sender)
         if peer.key == _owner(sender.id):
             sender = self._with_visibility(peer, sender)
         return replace(frame, sender=sender)
 
-    def check_subscribe(self, peer: Peer, frame: Subscribe) -> Subscribe:
-        """Require a slave's own subscription, since its subscriber gets the answers."""
-        self._check_slave(peer, frame.id, frame.subscriber.id)
-        return replace(frame, subscriber=self._with_user(peer, frame.subscriber))
+    def check_asker(
+        self, peer: Peer, request: RequestId, task: Characteristics
+    ) -> Characteristics:
+        """Require a slave's own request and task, since the task gets the answers."""
+        self._check_slave(peer, request, task.id)
+        return self._with_user(peer, task)
 
     def check_export(self, peer: Peer, frame: wire.Export) -> wire.Export:
         """Require the peer's own task."""

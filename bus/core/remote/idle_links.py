@@ -15,10 +15,12 @@ from bus.core.wire import Bye, Error, Reason
 from bus.events import BusReason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bus.core.hooks import Hooks
     from bus.core.peer.peer import Peer
     from bus.core.remote.link import Link
     from bus.core.remote.link_table import LinkTable
-    from bus.core.remote.matches import Matches
     from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
@@ -42,8 +44,8 @@ class IdleLinks:
 
     __slots__ = (
         "_alarm",
+        "_hooks",
         "_links",
-        "_matches",
         "_new",
         "_outbound_messages",
         "_relays",
@@ -58,15 +60,15 @@ class IdleLinks:
         relays: Relays,
         outbound_messages: OutboundMessages,
         undelivered_messages: UndeliveredMessages,
-        matches: Matches,
         links: LinkTable,
+        hooks: Sequence[Hooks],
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
         self._undelivered_messages: Final = undelivered_messages
-        self._matches: Final = matches
         self._links: Final = links
+        self._hooks: Final = hooks
         self._alarm: Final = topology.timers.alarm(Rank.IDLE_LINKS, self._on_due)
         self._new: dict[Key, None] = {}
         self._since: Final[dict[Key, float]] = {}
@@ -124,7 +126,7 @@ class IdleLinks:
             self._topology.drop_peer(peer, now)
             return
         used = any(map(self._relays.is_used, peer.relays.values()))
-        if peer.joined or peer.busy or used or self._matches.is_subscriber(peer):
+        if peer.joined or peer.busy or used or self._wants(peer):
             peer.session.send_control(Error(reason=Reason.BUSY))
             return
         self._topology.send(link.id, Bye())
@@ -146,4 +148,8 @@ class IdleLinks:
             return False
         if any(map(self._relays.is_used, peer.relays.values())):
             return False
-        return not self._matches.is_subscriber(peer)
+        return not self._wants(peer)
+
+    def _wants(self, peer: Peer) -> bool:
+        """Return True if a process subscribes to any task of this one."""
+        return any(each.wants(peer) for each in self._hooks)

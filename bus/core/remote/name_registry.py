@@ -18,18 +18,18 @@ from bus.core.local.actions import Evict
 from bus.core.remote.pending_names import PendingNames
 from bus.core.remote.user_routing_table import User, UserRoutingTable
 from bus.core.timers import Rank
-from bus.core.wire import Eliminate, Error, Export, Ping, Pong, Reason, Unexport
+from bus.core.wire import Eliminate, Error, Export, Ping, Pong, Reason
 from bus.errors import NameTakenError, WireError
 from bus.registration import Visibility
 from bus.rights import not_granted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
-    from bus.core.remote.remote_presence import RemotePresence
     from bus.core.remote.topology import Topology
     from bus.registration import Key, RegistrationId
 
@@ -56,8 +56,8 @@ class NameRegistry:
         "_decides_at",
         "_deferred_pongs",
         "_expects_until",
+        "_hooks",
         "_manager",
-        "_remote_presence",
         "_since_ns",
         "_topology",
         "pending_names",
@@ -68,11 +68,11 @@ class NameRegistry:
         self,
         topology: Topology,
         manager: ProcessManager,
-        remote_presence: RemotePresence,
+        hooks: Sequence[Hooks],
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
-        self._remote_presence: Final = remote_presence
+        self._hooks: Final = hooks
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
         self._alarm: Final = topology.timers.alarm(Rank.NAMES, self._on_due)
@@ -259,11 +259,6 @@ class NameRegistry:
             self.users.grant(frame.name)
         return loser is not user
 
-    def on_unexport(self, peer: Peer, frame: Unexport, _: float) -> None:
-        """Note that the master confirms a task of another machine no longer."""
-        if peer is self._topology.master():
-            self._remote_presence.on_withdrawn(frame.id)
-
     def on_refusal(self, peer: Peer, error: Error, _: float) -> None:
         """Evict a task of this process whose name the master gave to another task.
 
@@ -283,13 +278,14 @@ class NameRegistry:
             self._topology.todo.append(Evict(task, error))
 
     def on_eliminate(self, frame: Eliminate, origin: Peer) -> None:
-        """Forward the departure of a task, and report it to this process's watches.
+        """Forward the departure of a task, and report it to the features.
 
         `ControlFrames` has checked that the origin may end the task (BUS-SEC-7).
         """
         self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        self._remote_presence.on_departure(frame.id)
+        for each in self._hooks:
+            each.on_eliminated(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Return True if a process may hold a name without another known holder."""

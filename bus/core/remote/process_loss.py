@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Final
 from bus.core.timers import Rank
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bus.core.hooks import Hooks
     from bus.core.peer.peer import Peer
     from bus.core.remote.inbound_messages import InboundMessages
     from bus.core.remote.link_table import LinkTable
     from bus.core.remote.name_registry import NameRegistry
-    from bus.core.remote.remote_presence import RemotePresence
-    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
     from bus.core.wire import Identity
 
 __all__ = ["ProcessLoss"]
-
-_REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a loss
 
 
 class ProcessLoss:
@@ -36,13 +35,11 @@ class ProcessLoss:
     """
 
     __slots__ = (
+        "_hooks",
         "_inbound_messages",
         "_links",
         "_loss_alarm",
         "_name_registry",
-        "_remote_presence",
-        "_remote_subscriptions",
-        "_repeat_alarm",
         "_resolver",
         "_topology",
         "_undelivered_messages",
@@ -51,28 +48,22 @@ class ProcessLoss:
     def __init__(
         self,
         topology: Topology,
-        remote_presence: RemotePresence,
+        hooks: Sequence[Hooks],
         name_registry: NameRegistry,
         undelivered_messages: UndeliveredMessages,
         inbound_messages: InboundMessages,
         resolver: Resolver,
-        remote_subscriptions: RemoteSubscriptions,
         links: LinkTable,
     ) -> None:
         self._topology: Final = topology
-        self._remote_presence: Final = remote_presence
+        self._hooks: Final = hooks
         self._name_registry: Final = name_registry
         self._undelivered_messages: Final = undelivered_messages
         self._inbound_messages: Final = inbound_messages
         self._resolver: Final = resolver
-        self._remote_subscriptions: Final = remote_subscriptions
         self._links: Final = links
-        # When the first process without a link counts as lost; when to send
-        # subscriptions again.
+        # When the first process without a link counts as lost.
         self._loss_alarm: Final = topology.timers.alarm(Rank.PEERS, self._on_due)
-        self._repeat_alarm: Final = topology.timers.alarm(
-            Rank.SUBSCRIPTIONS, self._repeat
-        )
         topology.lose = self.lose
         topology.drop_peer = self.drop_peer
         topology.await_link = self.await_link
@@ -90,8 +81,9 @@ class ProcessLoss:
     def lose(self, peer: Peer, now: float) -> None:
         """Declare a process lost: a later process of its name is another peer."""
         # If there was no link so far, only the master knows whether the process lives.
-        if peer.bound and self._remote_presence.on_process_lost(peer, now):
-            self._repeat_alarm.at = now + _REPEAT_S
+        if peer.bound:
+            for each in self._hooks:
+                each.on_process_lost(peer, now)
         self.drop_peer(peer, now)
 
     def drop_peer(self, peer: Peer, now: float) -> None:
@@ -116,8 +108,8 @@ class ProcessLoss:
 
         The peer had declared this process lost.
         """
-        if peer.joined:
-            self._remote_presence.on_process_lost(peer, now)
+        for each in self._hooks:
+            each.on_new_epoch(peer, now)
         self._forget(peer, now)
         peer.session.reset()
         self._links.on_process_up(peer, identity)
@@ -134,14 +126,11 @@ class ProcessLoss:
         if peer.joined:
             self._name_registry.on_process_lost(peer)
         self._resolver.on_process_lost(peer)
-        self._remote_subscriptions.on_process_lost(peer, now)
-        # Before the relays are dropped: `is_notifier` looks at them.
-        notifies = self._remote_subscriptions.is_notifier(peer)
+        for each in self._hooks:  # before its relays are dropped
+            each.on_peer_lost(peer, now)
         self._inbound_messages.on_process_lost(peer, now)
         self._undelivered_messages.lose(peer)
         self._links.on_process_down(peer)
-        if notifies:
-            self._repeat_alarm.at = now + _REPEAT_S
 
     # Time.
 
@@ -155,7 +144,3 @@ class ProcessLoss:
     def _unlinked(self) -> list[Peer]:
         peers = self._topology.peers.values()
         return [each for each in peers if each.session.link is None]
-
-    def _repeat(self, _: float) -> None:
-        """Send subscriptions again: a lost notifier may be registered elsewhere."""
-        self._remote_subscriptions.repeat()

@@ -295,7 +295,7 @@ class Relays:
         if relay.entry.visibility is Visibility.PRIVATE:
             return ()
         address: Address = relay.entry.address
-        return self._manager.subscriptions.audience(address.module, address.machine)
+        return self._manager.audiences.here(address.module, address.machine)
 
     def is_used(self, relay: Relay) -> bool:
         """Return True if a local task uses the relay or subscribes to its task."""

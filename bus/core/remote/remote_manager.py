@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.core import wire
-from bus.core.remote.control_frames import ControlFrames, Row
+from bus.core.hooks import Hooks, Row
+from bus.core.remote.control_frames import ControlFrames
 from bus.core.remote.idle_links import IdleLinks
 from bus.core.remote.idle_relays import IdleRelays
 from bus.core.remote.inbound_messages import InboundMessages
@@ -32,15 +33,12 @@ from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
 from bus.core.remote.process_loss import ProcessLoss
 from bus.core.remote.relays import Relays
-from bus.core.remote.remote_presence import RemotePresence
-from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
 from bus.core.timers import Rank
 from bus.core.wire import LinkKind, Reason, Role
 from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.error_text import error_text_of
 from bus.errors import WireError
 from bus.rights import UNRESTRICTED
@@ -80,6 +78,7 @@ class RemoteManager:
           account that these senders use.
         master: the addresses on which the master of its machine listens.
         static: known addresses of the masters of other machines.
+        features: `begin` calls each with this manager; each returns its hooks.
     """
 
     def __init__(
@@ -90,14 +89,15 @@ class RemoteManager:
         host: object,
         master: tuple[str, ...],
         static: tuple[str, ...] = (),
+        features: Iterable[Callable[[RemoteManager], Hooks]] = (),
         relay_account: Callable[[Characteristics], object] = lambda _: None,
     ) -> None:
         self.topology: Final = topology
         self.manager: Final = manager
-        self._remote_presence: Final = RemotePresence(topology, manager)
-        self.name_registry: Final = NameRegistry(
-            topology, manager, self._remote_presence
-        )
+        self._features: Final = features
+        hooks: list[Hooks] = []  # its parts share it; `begin` fills it
+        self._hooks: Final = hooks
+        self.name_registry: Final = NameRegistry(topology, manager, hooks)
         self.relays: Final = Relays(topology, manager, host, relay_account)
         self.outbound_messages: Final = OutboundMessages(topology, manager, self.relays)
         self._undelivered_messages: Final = UndeliveredMessages(
@@ -110,11 +110,6 @@ class RemoteManager:
             topology, manager, self.name_registry, self.relays
         )
         self.idle_relays: Final = IdleRelays(topology, self.relays)
-        self.remote_subscriptions: Final = RemoteSubscriptions(
-            topology, manager, self.relays, self.idle_relays, self._remote_presence
-        )
-        self._matches: Final = self.remote_subscriptions.matches
-        self.subscribed_peers: Final = self._matches.subscribed_peers
         self._dialler: Final = MasterDialler(topology, master)
         self.machines: Final = MachineDialler(topology, static)
         self.links: Final = LinkTable(
@@ -129,8 +124,8 @@ class RemoteManager:
             self.relays,
             self.outbound_messages,
             self._undelivered_messages,
-            self._matches,
             self.links,
+            hooks,
         )
         self.keep_alive: Final = KeepAlive(topology, self.links)
         self.task_announcer: Final = TaskAnnouncer(
@@ -140,18 +135,21 @@ class RemoteManager:
             self.relays,
             self.outbound_messages,
             self.resolver,
-            self.remote_subscriptions,
             self.idle_relays,
+            hooks,
         )
         self._process_loss: Final = ProcessLoss(
             topology,
-            self._remote_presence,
+            hooks,
             self.name_registry,
             self._undelivered_messages,
             self.inbound_messages,
             self.resolver,
-            self.remote_subscriptions,
             self.links,
+        )
+        self.control_frames: Final = ControlFrames(
+            *(topology, self.name_registry, self.relays, self.resolver),
+            *(hooks, self.idle_links),
         )
         self._parked_alarm: Final = topology.timers.alarm(
             Rank.PARKED_MESSAGES, self._expire_parked
@@ -161,6 +159,8 @@ class RemoteManager:
             Rank.ACKNOWLEDGEMENTS, self._check_acks
         )
         self._rows: Final = {row.kind: row for row in self._table()}
+        # An attribute, so that a notification pays for no further call.
+        self.subscribed_peers: Callable[[Entry], list[Peer]] = _no_peers
         manager.remote = self.task_announcer  # last: from now on tasks call it
 
     # Messages of tasks of this process.
@@ -201,11 +201,17 @@ class RemoteManager:
     def begin(self, now: float, others: Iterable[str] = ()) -> list[Action]:
         """Dial the master of this machine or, as master, those of other machines.
 
-        Dials are repeated until there is a link.
+        Dials are repeated until there is a link. The features begin first.
 
         now: the time, in seconds.
         others: for a master, as for `become_master`.
         """
+        for feature in self._features:
+            # Here, under the lock: tasks of other buses may use this one already.
+            hooks = feature(self)
+            self._hooks.append(hooks)
+            self._rows.update((row.kind, row) for row in hooks.frames)
+            self.subscribed_peers = hooks.peers or self.subscribed_peers
         self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
         self._dialler.begin()
@@ -221,7 +227,8 @@ class RemoteManager:
         for peer in self.topology.joined():
             self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
-        self.remote_subscriptions.on_master(now)
+        for each in self._hooks:
+            each.on_master(now)
         self.name_registry.become_master(now, others)
         self._dialler.begin()
         self.machines.begin(now)
@@ -360,11 +367,8 @@ class RemoteManager:
 
     def _table(self) -> tuple[Row[Any], ...]:
         """Return the handlers of all types of frames, and of reasons of errors."""
-        links, names, relays = self.links, self.name_registry, self.relays
-        resolver, subscriptions = self.resolver, self.remote_subscriptions
-        frames = ControlFrames(
-            self.topology, names, relays, resolver, subscriptions, self.idle_links
-        )
+        links, names = self.links, self.name_registry
+        resolver, frames = self.resolver, self.control_frames
         return (
             # The link.
             Row(wire.Hello, links.on_hello, of_link=True),
@@ -384,7 +388,6 @@ class RemoteManager:
             Row(Release, _ignore, counted=False),
             # Tasks.
             Row(wire.Export, frames.on_export, frames.check_export),
-            Row(wire.Unexport, names.on_unexport),
             Row(wire.Eliminate, frames.on_eliminate, frames.check_eliminate),
             Row(wire.AddRelay, frames.on_add_relay, frames.check_add_relay),
             Row(wire.Unrelay, self._undelivered_messages.on_unrelay),
@@ -392,8 +395,6 @@ class RemoteManager:
             Row(wire.Dismissed, self.idle_relays.on_dismissed),
             Row(wire.Search, resolver.on_search, frames.check_search),
             Row(wire.Cancel, resolver.on_cancel),
-            Row(Subscribe, subscriptions.on_subscribe, frames.check_subscribe),
-            Row(Unsubscribe, subscriptions.on_unsubscribe),
             Row(wire.ConnectOffer, _ignore),
             # Errors.
             Row(wire.Error, self._on_error, counted=False),
@@ -404,7 +405,6 @@ class RemoteManager:
             Row(Reason.BUSY, frames.on_busy),
             Row(Reason.MOVED, resolver.on_moved_answer),
             Row(Reason.ABSENT, resolver.anywhere.on_absent),
-            Row(Reason.CLOSING, subscriptions.on_refusal),
         )
 
     def _receive(self, link: Link, frame: Frame, now: float) -> None:
@@ -441,7 +441,8 @@ class RemoteManager:
         self.keep_alive.on_pong(peer, frame.number, now)
         self.machines.conflicts.on_pong(peer, frame.number)
         self.name_registry.on_pong(peer, frame.number)
-        self.remote_subscriptions.on_pong(peer, frame.number)
+        for each in self._hooks:
+            each.on_pong(peer, frame.number, now)
 
     def _on_error(self, peer: Peer, error: wire.Error, now: float) -> None:
         row = self._rows.get(error.reason) or Row(wire.Error, _ignore)
@@ -469,7 +470,8 @@ class RemoteManager:
             assert link.identity is not None
             self._process_loss.on_new_epoch(peer, link.identity, now)
         self.inbound_messages.on_link_open(peer, frame)
-        self.remote_subscriptions.on_link_open(peer)
+        for each in self._hooks:
+            each.on_link(peer, now)
         self.outbound_messages.pump(peer)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
             self._process_loss.on_master(peer, now)
@@ -477,11 +479,16 @@ class RemoteManager:
             self.name_registry.on_joined(peer)
             self.relays.introduce(self.name_registry.own())
             self.resolver.on_joined(peer, now)
-            self.remote_subscriptions.on_joined(peer)
+            for each in self._hooks:
+                each.on_joined(peer, now)
         self.name_registry.on_link_open(peer)
         self.resolver.own.end_found()
         self.topology.on_use_ended(peer.key)  # if no task uses the link, it is closed
         self.keep_alive.on_link_open(peer, now)
+
+
+def _no_peers(_: Entry) -> list[Peer]:
+    return []
 
 
 def _ignore(_peer: Peer, _frame: Frame, _now: float) -> None:

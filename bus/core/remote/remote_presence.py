@@ -21,7 +21,7 @@ from bus.core.wire import Unexport
 
 if TYPE_CHECKING:
     from bus.address import Address
-    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import RoutingTable
     from bus.core.peer.peer import Peer
     from bus.core.remote.topology import Topology
     from bus.core.wire import Characteristics
@@ -39,12 +39,14 @@ class RemotePresence:
 
     __slots__ = ("_alarm", "_own", "_passed_on", "_topology")
 
-    def __init__(self, topology: Topology, manager: ProcessManager) -> None:
+    def __init__(
+        self, topology: Topology, table: RoutingTable, own: RemoteTasks
+    ) -> None:
         self._topology: Final = topology
         self._alarm: Final = topology.timers.alarm(Rank.PRESENCE, self._on_due)
-        self._own: Final = manager.remote_tasks
+        self._own: Final = own
         machine = topology.me.machine
-        self._passed_on: Final = RemoteTasks(machine, manager.table, Interests(machine))
+        self._passed_on: Final = RemoteTasks(machine, table, Interests(machine))
 
     def on_answer(
         self, peer: Peer, task: Characteristics, address: Address, now: float
@@ -68,10 +70,11 @@ class RemotePresence:
         self._topology.todo += self._own.on_disappeared(task)
         self._passed_on.on_disappeared(task)
 
-    def on_withdrawn(self, task: RegistrationId) -> None:
+    def on_unexport(self, peer: Peer, frame: Unexport, _: float) -> None:
         """Report that the master no longer confirms a task of another machine."""
-        self._topology.todo += self._own.on_withdrawn(task)
-        self._alarm.by(self._own.due_at)
+        if peer is self._topology.master():
+            self._topology.todo += self._own.on_withdrawn(frame.id)
+            self._alarm.by(self._own.due_at)
 
     def on_process_lost(self, peer: Peer, now: float) -> bool:
         """Report the departure of a lost process's tasks; doubt those it announced.

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core.hooks import Hooks, Row
+from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.peer import characteristics
 from bus.core.remote.confirmations import Confirmations
 from bus.core.remote.matches import Matches
+from bus.core.remote.remote_presence import RemotePresence
 from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
 from bus.core.timers import Rank
-from bus.core.wire import AddRelay, Error, Pong
+from bus.core.wire import AddRelay, Error, Pong, Reason, Unexport
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
 from bus.specification import Specification
@@ -27,16 +30,15 @@ from bus.specification import Specification
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.local.actions import Action
     from bus.core.local.interests import Interest
-    from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
-    from bus.core.remote.idle_relays import IdleRelays
-    from bus.core.remote.relays import Relays
-    from bus.core.remote.remote_presence import RemotePresence
-    from bus.core.remote.topology import Topology
+    from bus.core.remote.remote_manager import RemoteManager
 
 __all__ = ["RemoteSubscriptions"]
+
+_REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a loss
 
 
 class RemoteSubscriptions:
@@ -48,49 +50,83 @@ class RemoteSubscriptions:
     ledger: all requests; matches: the tasks of this process that match them.
     own: the requests of this process, by machine, by pattern, and by whether they are
       for watches.
+    presence: which tasks of other processes are present.
     """
 
     __slots__ = (
         "_adoption_alarm",
         "_confirmations",
-        "_idle_relays",
-        "_manager",
+        "_local",
         "_relays",
-        "_remote_presence",
+        "_remote",
+        "_repeat_alarm",
         "_topology",
         "ledger",
         "matches",
         "own",
+        "presence",
     )
 
-    def __init__(
-        self,
-        topology: Topology,
-        manager: ProcessManager,
-        relays: Relays,
-        idle_relays: IdleRelays,
-        remote_presence: RemotePresence,
-    ) -> None:
-        self._idle_relays: Final = idle_relays
-        self._remote_presence: Final = remote_presence
-        self._topology: Final = topology
-        self._manager: Final = manager
-        self._relays: Final = relays
+    def __init__(self, remote: RemoteManager) -> None:
+        self._remote: Final = remote
+        self._topology: Final = remote.topology
+        self._relays: Final = remote.relays
+        self._local: Final = subscriptions_of(remote.manager)
+        topology, manager = remote.topology, remote.manager
+        self.presence: Final = RemotePresence(
+            topology, manager.table, self._local.remote_tasks
+        )
         self.ledger: Final[Requests[Subscribe]] = Requests(
             topology, frame_for=self._frame_for
         )
-        self.matches: Final = Matches(topology, manager, relays, self.ledger)
+        self.matches: Final = Matches(topology, manager, remote.relays, self.ledger)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
         self._adoption_alarm: Final = topology.timers.alarm(
             Rank.ADOPTED_SUBSCRIPTIONS, self._check_all_adopted
         )
         self._confirmations: Final = Confirmations(topology)
+        # When to send subscriptions again.
+        self._repeat_alarm: Final = topology.timers.alarm(
+            Rank.SUBSCRIPTIONS, self._repeat
+        )
 
-    # Tasks of this process.
+    def begin(self) -> Hooks:
+        """Extend the subscriptions and watches of the tasks here from now on.
+
+        Return the functions that the remote manager calls.
+        """
+        local = self._local
+        local.remote = self
+        for subscription in local.subscriptions.all():
+            self._topology.todo += self.on_subscribed(subscription)
+        for watch in local.watches.all():
+            self.on_watched(watch)
+        return Hooks(
+            frames=(
+                Row(Subscribe, self.on_subscribe, self._check_subscribe),
+                Row(Unsubscribe, self.on_unsubscribe),
+                Row(Unexport, self.presence.on_unexport),
+                Row(Reason.CLOSING, self.on_refusal),
+            ),
+            answers=self.on_answer,
+            on_link=self.on_link,
+            on_joined=self.on_joined,
+            on_pong=self.on_pong,
+            on_master=self.on_master,
+            on_emptied=self.on_emptied,
+            on_process_lost=self.on_process_lost,
+            on_new_epoch=self.on_new_epoch,
+            on_peer_lost=self.on_peer_lost,
+            on_eliminated=self.presence.on_departure,
+            peers=self.matches.subscribed_peers,
+            wants=self.matches.is_subscriber,
+        )
+
+    # Tasks of this process; calls of `LocalSubscriptions`.
 
     def on_subscribed(
         self, interest: Interest, settled: Callable[[], object] | None = None
-    ) -> None:
+    ) -> list[Action]:
         """Send a request for the subscription of a task here, unless one was sent.
 
         settled: called once all processes have the subscription (BUS-MSG-18). If a
@@ -104,6 +140,7 @@ class RemoteSubscriptions:
         if settled is not None or is_new:
             self.ledger.spread(request)
             self._confirmations.on_forwarded(request.frame.id)
+        return self._topology.take_actions()
 
     def on_watched(self, interest: Interest) -> None:
         """Send a request for the watch of a task here, unless one was sent."""
@@ -115,7 +152,7 @@ class RemoteSubscriptions:
         self, interest: Interest, *, presence: bool
     ) -> tuple[Request[Subscribe], bool]:
         """Return the request for an interest of a task here, and True if it is new."""
-        machine = self._manager.subscriptions.machine_of(interest)
+        machine = self._local.subscriptions.machine_of(interest)
         pattern = interest.specification.pattern
         request = self.own.get((machine, pattern, presence))
         if request is not None:
@@ -133,10 +170,10 @@ class RemoteSubscriptions:
         self.ledger.keep(request)
         return request, True
 
-    def on_unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
+    def on_ended(self, interest: Interest, *, presence: bool) -> None:
         """Cancel a request that no task here needs any more."""
-        manager = self._manager
-        interests = manager.watches if presence else manager.subscriptions
+        local = self._local
+        interests = local.watches if presence else local.subscriptions
         machine = interests.machine_of(interest)
         pattern = interest.specification.pattern
         if interests.matching_exactly(machine, pattern):
@@ -146,28 +183,29 @@ class RemoteSubscriptions:
             self.ledger.end(request)
             self._confirmations.forget(request.frame.id)
             if not presence:
-                self._idle_relays.on_unsubscribed(machine, pattern)
+                self._remote.idle_relays.on_unsubscribed(machine, pattern)
 
-    def on_pong(self, peer: Peer, number: int) -> None:
-        """Note the confirmation of a subscription, if the number belongs to one."""
-        self._confirmations.on_pong(peer, number)
-
-    def on_registered(self, task: Entry, now: float) -> None:
+    def on_registered(self, task: Entry, now: float) -> list[Action]:
         """Answer the requests of other processes that match a new task."""
         for request in self.ledger.all():
             if request.origin is not None and self.matches.is_match(request, task):
                 self.matches.answer(request, task, now)
+        return self._topology.take_actions()
 
-    def on_departure(self, task: Entry) -> None:
+    def on_emptied(self, task: Entry, _: float) -> None:
         """Note that the subscribers of a task here need no link for it any more."""
         for peer in self.matches.subscribed_peers(task):
             self._topology.on_use_ended(peer.key)
 
-    def is_notifier(self, peer: Peer) -> bool:
-        """Return True if any task of this process subscribes to one of a peer."""
-        return any(map(self._relays.audience, peer.relays.values()))
+    def subscribers_of(self, task: Entry) -> int:
+        """Return how many other processes have a subscriber to a task of this one."""
+        return len(self.matches.subscribed_peers(task))
 
     # Requests of other processes.
+
+    def _check_subscribe(self, peer: Peer, frame: Subscribe) -> Subscribe:
+        check = self._remote.control_frames.check_asker
+        return replace(frame, subscriber=check(peer, frame.id, frame.subscriber))
 
     def on_subscribe(self, peer: Peer, frame: Subscribe, now: float) -> None:
         """Keep a request, forward it, and answer with all matching tasks.
@@ -208,10 +246,10 @@ class RemoteSubscriptions:
             self._confirmations.begin(request, settled)
         self.ledger.keep(request)
         self.ledger.spread(request)
-        for task in self._manager.table.public():
+        for task in self._remote.manager.table.public():
             if not task.remote and self.matches.is_match(request, task):
                 self.matches.answer(request, task, now)
-        self._topology.todo += self._manager.review_subscribers()
+        self._topology.todo += self._local.review_subscribers()
         self._confirmations.on_forwarded(frame.id)
 
     def on_unsubscribe(self, peer: Peer, frame: Unsubscribe, _: float) -> None:
@@ -237,18 +275,18 @@ class RemoteSubscriptions:
                 if not origin.rights.may_command(task.name):
                     frame = replace(frame, task=replace(task, closed=True))
             check_passed_on(frame, origin)
-            self._remote_presence.on_passed_on(task)
+            self.presence.on_passed_on(task)
             origin.session.send_control(frame)
             return True
         address = self._topology.address(task.id.machine, task.name)
-        self._remote_presence.on_answer(peer, task, address, now)
+        self.presence.on_answer(peer, task, address, now)
         if not request.frame.presence:
             self._relays.on_found(peer, frame, None, now, address)
         return True
 
     # Peers.
 
-    def on_link_open(self, peer: Peer) -> None:
+    def on_link(self, peer: Peer, _: float) -> None:
         """Introduce to a peer, on its own link, the tasks that it subscribes to.
 
         The peer drops provisional relays, since their tasks may have deregistered.
@@ -262,7 +300,11 @@ class RemoteSubscriptions:
             assert request is not None
             peer.session.send_control(replace(_passed_on(request), confirm=confirm))
 
-    def on_joined(self, peer: Peer) -> None:
+    def on_pong(self, peer: Peer, number: int, _: float) -> None:
+        """Note the confirmation of a subscription, if the number belongs to one."""
+        self._confirmations.on_pong(peer, number)
+
+    def on_joined(self, peer: Peer, _: float) -> None:
         """Send a newly joined peer the requests that it has not received."""
         self.ledger.offer(peer)
 
@@ -271,6 +313,16 @@ class RemoteSubscriptions:
         self._confirmations.on_master(now)
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
+        """Report the departure of the tasks of a lost process."""
+        if self.presence.on_process_lost(peer, now):
+            self._repeat_alarm.at = now + _REPEAT_S
+
+    def on_new_epoch(self, peer: Peer, now: float) -> None:
+        """Doubt the tasks that a peer has announced, before it announces them again."""
+        if peer.joined:
+            self.presence.on_process_lost(peer, now)
+
+    def on_peer_lost(self, peer: Peer, now: float) -> None:
         """Drop the requests of a lost process; adopt subscriptions that it forwarded.
 
         Each adopted request is checked at once: the asker may have cancelled it, and
@@ -283,6 +335,8 @@ class RemoteSubscriptions:
             self._adoption_alarm.by(now + self._topology.limits.connect_timeout_s)
             self._check_adopted(request, now)
         self._confirmations.on_process_lost(peer, self.ledger.get)
+        if any(map(self._relays.audience, peer.relays.values())):
+            self._repeat_alarm.at = now + _REPEAT_S
 
     def _heir(self, request: Request[Subscribe]) -> Peer | None:
         """Return the asker of a subscription if a task of this process matches it."""
@@ -337,7 +391,7 @@ class RemoteSubscriptions:
     def _adopted(self) -> list[Request[Subscribe]]:
         return [request for request in self.ledger.all() if request.adopted]
 
-    def repeat(self) -> None:
+    def _repeat(self, _: float) -> None:
         """Send own requests again: a lost notifier may be registered elsewhere."""
         for request in self.own.values():
             request.forwarded_to.clear()

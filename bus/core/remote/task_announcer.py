@@ -1,8 +1,8 @@
 """`TaskAnnouncer`: announces changes of local tasks to other processes.
 
-The process manager reports each change of a task, and of its searches, subscriptions
-and watches (`bus.core.local.remote.Remote`). Each report goes on to the parts of the
-remote manager that inform other processes.
+The process manager reports each change of a task, and of the searches for names
+(`bus.core.local.remote.Remote`). Each report goes on to the parts of the remote manager
+that inform other processes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Final
 from bus.registration import Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.actions import Action
-    from bus.core.local.interests import Interest
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.remote.idle_relays import IdleRelays
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
-    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
 
@@ -37,13 +36,13 @@ class TaskAnnouncer:
     """
 
     __slots__ = (
+        "_hooks",
         "_idle_relays",
         "_manager",
         "_name_registry",
         "_outbound_messages",
         "_own_searches",
         "_relays",
-        "_remote_subscriptions",
         "_resolver",
         "_topology",
     )
@@ -56,8 +55,8 @@ class TaskAnnouncer:
         relays: Relays,
         outbound_messages: OutboundMessages,
         resolver: Resolver,
-        remote_subscriptions: RemoteSubscriptions,
         idle_relays: IdleRelays,
+        hooks: Sequence[Hooks],
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
@@ -66,8 +65,8 @@ class TaskAnnouncer:
         self._outbound_messages: Final = outbound_messages
         self._resolver: Final = resolver
         self._own_searches: Final = resolver.own
-        self._remote_subscriptions: Final = remote_subscriptions
         self._idle_relays: Final = idle_relays
+        self._hooks: Final = hooks
 
     # Tasks and their names.
 
@@ -85,7 +84,6 @@ class TaskAnnouncer:
         self._name_registry.on_registered(task, now)
         self._relays.introduce([task])
         self._resolver.on_registered(task, now)
-        self._remote_subscriptions.on_registered(task, now)
         return self._topology.take_actions()
 
     def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
@@ -100,6 +98,8 @@ class TaskAnnouncer:
         """
         if not entry.remote:
             self._end_sending(entry, now, final=final)
+            for each in self._hooks:
+                each.on_emptied(entry, now)
             if entry.moved_to:
                 self._resolver.on_moved(entry.name, entry.moved_to, now)
                 self._own_searches.on_own_task_moved(entry.name, entry.moved_to)
@@ -117,7 +117,6 @@ class TaskAnnouncer:
 
     def _end_sending(self, task: Entry, now: float, *, final: bool) -> None:
         self._idle_relays.on_departure(task)  # while relays list it as a user
-        self._remote_subscriptions.on_departure(task)
         self._outbound_messages.on_departure(task, final=final)
         self._own_searches.on_departure(task, now)
 
@@ -131,23 +130,3 @@ class TaskAnnouncer:
 
     def end_search(self, name: str) -> None:
         self._own_searches.end_unneeded(name)
-
-    # Subscriptions and watches.
-
-    def on_subscribed(
-        self, interest: Interest, settled: Callable[[], object] | None = None
-    ) -> list[Action]:
-        self._remote_subscriptions.on_subscribed(interest, settled)
-        return self._topology.take_actions()
-
-    def subscribers_of(self, entry: Entry) -> int:
-        return len(self._remote_subscriptions.matches.subscribed_peers(entry))
-
-    def on_unsubscribed(self, interest: Interest) -> None:
-        self._remote_subscriptions.on_unsubscribed(interest)
-
-    def on_watched(self, interest: Interest) -> None:
-        self._remote_subscriptions.on_watched(interest)
-
-    def on_unwatched(self, interest: Interest) -> None:
-        self._remote_subscriptions.on_unsubscribed(interest, presence=True)

@@ -56,7 +56,7 @@ class UndeliveredMessages:
         relay = depart(frame.relay)
         if relay is None:
             return
-        self._topology.todo += self._manager.remote_tasks.on_disappeared(relay.entry.id)
+        self._topology.todo += self._manager.audiences.on_disappeared(relay.entry.id)
         relay.on_extracted(frame.extracted)
         again = [*relay.take_unacked(), *relay.take_unsent()]
         self._relays.release(relay, again, final=frame.final)
