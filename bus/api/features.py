@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from bus.address import Address
     from bus.api.awaited_binding import AwaitedBinding
+    from bus.api.sender import Sender
+    from bus.api.subscriber import Subscriber
+    from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.core.remote.remote_manager import RemoteManager
@@ -32,6 +35,7 @@ __all__ = [
     "REMOTE_FEATURES",
     "await_binding",
     "inspect",
+    "subscriber",
     "use_any_machine",
 ]
 
@@ -84,6 +88,16 @@ def await_binding(
     from bus.api.awaited_binding import AwaitedBinding
 
     return AwaitedBinding(entry, host, name_anywhere(address.module))
+
+
+def subscriber(bus: TaskOwner, entry: Entry, sender: Sender) -> Subscriber:
+    """Return the part of a task that starts its subscriptions and watches.
+
+    bus, entry, sender: as for `Subscriber`.
+    """
+    from bus.api.subscriber import Subscriber
+
+    return Subscriber(bus, entry, sender)
 
 
 def _subscriptions(remote: RemoteManager) -> Hooks:

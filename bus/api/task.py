@@ -22,11 +22,11 @@ from bus.api.awaited_command import await_command
 from bus.api.bus_thread import BusThread
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION, CommandHandle
+from bus.api.features import subscriber
 from bus.api.loans import OnFull, new_loan
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NOTIFY, SEND, Sender
-from bus.api.subscriber import Subscriber
 from bus.api.subscription import Subscription, Watch
 from bus.api.task_owner import TaskOwner
 from bus.core.local.routing_table import Entry
@@ -306,8 +306,8 @@ class Task(Uncopyable):
             RuntimeError: within a callback; its thread may have to answer.
             UnknownTaskError: this task deregisters, or its bus is closed meanwhile.
         """
-        subscriber = Subscriber(self._bus, self._entry, self._sender)
-        return subscriber.wait_for_subscribers(count, timeout)
+        own = subscriber(self._bus, self._entry, self._sender)
+        return own.wait_for_subscribers(count, timeout)
 
     @guarded("take a loan")
     def loan(
@@ -372,7 +372,7 @@ class Task(Uncopyable):
               the subscription is cancelled.
             RuntimeError: ``wait`` within a callback; its thread may have to answer.
         """
-        return Subscriber(self._bus, self._entry, self._sender).subscribe(
+        return subscriber(self._bus, self._entry, self._sender).subscribe(
             to, callback, bus, ref, overflow, capacity, timeout, wait=wait
         )
 
@@ -395,8 +395,8 @@ class Task(Uncopyable):
         Raises:
             NotJoinedError, UnknownTaskError: as for `command`.
         """
-        subscriber = Subscriber(self._bus, self._entry, self._sender)
-        return subscriber.watch(to, callback, bus, ref)
+        own = subscriber(self._bus, self._entry, self._sender)
+        return own.watch(to, callback, bus, ref)
 
     # Moving and deregistering.
 
