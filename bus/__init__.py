@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.api.command_handle import CommandHandle
     from bus.api.membership import open_bus
-    from bus.api.snapshot import (
-        BusSnapshot,
-        Counters,
-        PeerInfo,
-        RelayInfo,
-        SentCounters,
-        SubscriptionInfo,
-        TaskInfo,
-        ThreadInfo,
-    )
     from bus.api.subscription import Subscription, Watch
     from bus.api.task import Task, Where
     from bus.config import BusConfig
@@ -105,6 +95,16 @@ if TYPE_CHECKING:
         SharedMemoryInfo,
         SlabInfo,
     )
+    from bus.snapshot import (
+        BusSnapshot,
+        Counters,
+        PeerInfo,
+        RelayInfo,
+        SentCounters,
+        SubscriptionInfo,
+        TaskInfo,
+        ThreadInfo,
+    )
     from bus.specification import Specification
     from bus.threads.account import Overflow
 
@@ -118,14 +118,6 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Bus",
     "open_bus",
     "BusThread",
-    "Counters",
-    "BusSnapshot",
-    "PeerInfo",
-    "RelayInfo",
-    "SubscriptionInfo",
-    "TaskInfo",
-    "ThreadInfo",
-    "SentCounters",
     "Subscription",
     "Watch",
     "CommandHandle",
@@ -187,6 +179,15 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "ArenaRecipientInfo",
     "LongMessageCounters",
     "LentViewsInfo",
+    # snapshot
+    "Counters",
+    "BusSnapshot",
+    "PeerInfo",
+    "RelayInfo",
+    "SubscriptionInfo",
+    "TaskInfo",
+    "ThreadInfo",
+    "SentCounters",
     # network
     "DiscoveryScope",
     "Network",
@@ -206,16 +207,6 @@ _HOMES: Final = {
     "api.command_handle": ("CommandHandle",),
     "api.bus_thread": ("BusThread",),
     "api.membership": ("open_bus",),
-    "api.snapshot": (
-        "Counters",
-        "BusSnapshot",
-        "PeerInfo",
-        "RelayInfo",
-        "SubscriptionInfo",
-        "TaskInfo",
-        "ThreadInfo",
-        "SentCounters",
-    ),
     "api.subscription": ("Subscription", "Watch"),
     "api.task": ("Task", "Where"),
     "config": ("BusConfig",),
@@ -243,6 +234,16 @@ _HOMES: Final = {
         "ArenaRecipientInfo",
         "LongMessageCounters",
         "LentViewsInfo",
+    ),
+    "snapshot": (
+        "Counters",
+        "BusSnapshot",
+        "PeerInfo",
+        "RelayInfo",
+        "SubscriptionInfo",
+        "TaskInfo",
+        "ThreadInfo",
+        "SentCounters",
     ),
     "threads.account": ("Overflow",),
 }

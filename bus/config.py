@@ -170,13 +170,15 @@ class BusConfig:
       BUS_RUN_DIR from the environment, else the user's runtime directory (BUS-ENT-16).
       Must be the same in all processes of a bus.
     access: the users who may join besides the user's own processes (BUS-SEC-1).
-    arena: True if long messages for processes of the same machine travel through shared
-      memory (MC-38). Then their payloads arrive as read-only views.
+    shared_memory: True if long messages for processes of the same machine travel
+      through shared memory (MC-38), the sender's arena. Then their payloads
+      arrive as read-only views.
     eager_relays: True if the master keeps a relay for each public task of its machine
       before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
-    follow_moves: True if a command whose addressee has moved to another machine is sent
-      there; else its sender gets a `MovedError` with the new address (BUS-MOVE-9).
+    follow_moved_tasks: True if a command whose addressee has moved to another machine
+      is sent there; else its sender gets a `MovedError` with the new address
+      (BUS-MOVE-9).
 
     Raises:
         TypeError, ValueError: its field does not allow a value; the text names both.
@@ -231,7 +233,7 @@ class BusConfig:
         "BUS-FLOW-1",
         "Maximum number of searches that a process keeps for all others.",
     )
-    exports_per_process: int = _count(
+    public_tasks_per_process: int = _count(
         100_000,
         "tasks",
         "BUS-FLOW-1",
@@ -277,8 +279,8 @@ class BusConfig:
     )
     backlog_frames: int = _count(
         # More than can wait for a process that reads. Each of its tasks, up to
-        # `exports_per_process`, takes four frames from its export to its end, at worst
-        # all at once; messages take at most one frame per number of the stream.
+        # `public_tasks_per_process`, takes four frames from its export to its end, at
+        # worst all at once; messages take at most one frame per number of the stream.
         2**19,
         "frames",
         "BUS-CHAN-8",
@@ -333,13 +335,13 @@ class BusConfig:
         "AMO-13",
         "Maximum distance of a sender's numbers from its floor.",
     )
-    missing_ranges: int = _count(
-        1024, "ranges", "AMO-14", "Maximum number of gaps recorded per stream."
+    missing_ranges_per_stream: int = _count(
+        1024, "ranges", "AMO-14", "Maximum number of missing ranges kept per stream."
     )
-    message_life_s: float = _period(
+    ended_stream_s: float = _period(
         3600.0, "AMO-21", "Time for which an ended stream is remembered."
     )
-    ended_streams: int = _count(
+    ended_streams_max: int = _count(
         4096, "streams", "AMO-21", "Maximum number of ended streams remembered."
     )
 
@@ -351,7 +353,7 @@ class BusConfig:
         "Maximum size of the shared memory of a process, its arena.",
         least=64 * _KIB,
     )
-    arena_share: float = _share(
+    arena_share_per_recipient: float = _share(
         0.25,
         "MC-31",
         "Maximum part of an arena that one recipient may hold.",
@@ -390,13 +392,13 @@ class BusConfig:
     )
 
     # Options that are not limits.
-    arena: bool = _option(
+    shared_memory: bool = _option(
         "MC-38", "True if long messages travel through shared memory.", default=True
     )
     eager_relays: bool = _option(
         "BUS-INIT-13", "True if the master has a relay for each public task at once."
     )
-    follow_moves: bool = _option(
+    follow_moved_tasks: bool = _option(
         "BUS-MOVE-9", "True if commands follow a task to another machine."
     )
     run_directory: str | None = attrs.field(

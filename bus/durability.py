@@ -10,18 +10,18 @@ import attrs
 
 __all__ = ["Durability"]
 
-_STEP_MAX: Final = 2**32
+_PER_SYNC_MAX: Final = 2**32
 
 
 def _folder(given: str | os.PathLike[str]) -> Path:
     return Path(given).absolute()
 
 
-def _is_step(_: object, attribute: attrs.Attribute[int], value: object) -> None:
+def _is_count(_: object, attribute: attrs.Attribute[int], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{attribute.name} must be an int, got {value!r}")
-    if not 1 <= value <= _STEP_MAX:
-        raise ValueError(f"{attribute.name} must be in 1..{_STEP_MAX}, got {value}")
+    if not 1 <= value <= _PER_SYNC_MAX:
+        raise ValueError(f"{attribute.name} must be in 1..{_PER_SYNC_MAX}, got {value}")
 
 
 def _is_bool(_: object, attribute: attrs.Attribute[bool], value: object) -> None:
@@ -38,22 +38,24 @@ class Durability:
 
     directory: holds the horizons of one process of one bus, and no other files. It is
       created if its parent exists. One process at a time can use it.
-    step: how far the horizon is raised at a time, in messages. After a crash a stream
-      that continues loses at most this many messages that had not arrived.
-    accept_log: True to raise the horizon exactly to the last message handed over.
+    messages_per_sync: how far the horizon is raised at a time, in messages. After a
+      crash a stream that continues loses at most this many messages that had not
+      arrived.
+    sync_on_arrival: True to raise the horizon exactly to the last message handed over.
       Messages that arrive together share one write. Then a crash loses only messages on
       their way to a task, and each group of messages waits for the storage.
 
     Raises:
-        TypeError: ``step`` is not an `int`, or ``accept_log`` is not a `bool`.
-        ValueError: ``step`` is out of range.
+        TypeError: ``messages_per_sync`` is not an `int`, or ``sync_on_arrival`` is not
+          a `bool`.
+        ValueError: ``messages_per_sync`` is out of range.
     """
 
     directory: Path = attrs.field(converter=_folder)
-    step: int = attrs.field(default=1024, validator=_is_step)
-    accept_log: bool = attrs.field(default=False, validator=_is_bool)
+    messages_per_sync: int = attrs.field(default=1024, validator=_is_count)
+    sync_on_arrival: bool = attrs.field(default=False, validator=_is_bool)
 
     @property
     def ahead(self) -> int:
         """How far a raised horizon lies above the message handed over, in messages."""
-        return 0 if self.accept_log else self.step
+        return 0 if self.sync_on_arrival else self.messages_per_sync

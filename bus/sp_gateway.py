@@ -73,10 +73,10 @@ class SpGateway(Closable):
     notifications of the other: no message of nanomsg or NNG states where it came from
     (BP-16).
 
-    The gateway owns the socket, as a device does: any other use but `BusSocket.stats`,
-    ``listen``, ``dial`` and ``join`` raises `BusyError`. It ends with the first of
-    these: `close`, the end of a ``with`` block, or the close of the socket. If the bus
-    is closed, it ends at the next message. The end closes the socket.
+    The gateway owns the socket, as a device does: any other use but ``stats``,
+    ``listen``, ``dial`` and ``join_group`` raises `BusyError`. It ends with the first
+    of these: `close`, the end of a ``with`` block, or the close of the socket. If the
+    bus is closed, it ends at the next message. The end closes the socket.
 
     Args:
         bus: the open bus to register on.

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from bus.api.bus import Bus
 from bus.config import BusConfig
-from bus.journal.writer import Journal
+from bus.core.local.trace import Journal
 from bus.links.memory import MemoryNetwork
 
 __all__ = ["memory_bus"]

@@ -65,7 +65,7 @@ PATTERN_GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Connections": ("Listener", "Dialler", "Group"),
     "Messages and accounts": (
         *("RawMessage", "Drop", "DropReason", "SocketStats", "PeerStats"),
-        *("Sent", "Taken"),
+        *("SenderAccount", "ReceiverAccount"),
     ),
 }
 
@@ -78,7 +78,7 @@ _MADE_FOR_YOU: Final = {
     *MULTICAST_GROUPS["Inspection"],
     *("Descriptor", "Piece"),
     *("Device", "Listener", "Dialler", "Group"),
-    *("Drop", "SocketStats", "PeerStats", "Sent", "Taken"),
+    *("Drop", "SocketStats", "PeerStats", "SenderAccount", "ReceiverAccount"),
 }
 
 

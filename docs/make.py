@@ -314,14 +314,14 @@ def _columns(calls: list[tuple[str, str, int]]) -> str:
     return "\n".join(row.rstrip() for row in rows)
 
 
-# The control blocks of multicast, in the steps of the example.
+# The control blocks of the pool, in the steps of the example.
 
 STEPS: Final = 7
 
 
-def multicast_step(number: int) -> str:
-    """One step of `examples/multicast_blocks.py`: the blocks after it."""
-    found = runpy.run_path(str(HERE.parent / "examples" / "multicast_blocks.py"))
+def blocks_step(number: int) -> str:
+    """One step of `examples/control_blocks.py`: the blocks after it."""
+    found = runpy.run_path(str(HERE.parent / "examples" / "control_blocks.py"))
     title, drawing = found["steps"]()[number - 1]
     return _block(f"{number}. {title}\n\n{drawing}")
 
@@ -340,7 +340,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "way-between-threads": way_between_threads,
     "way-through-a-service": way_through_a_service,
     **{
-        f"multicast-step-{number}": partial(multicast_step, number)
+        f"blocks-step-{number}": partial(blocks_step, number)
         for number in range(1, STEPS + 1)
     },
 }

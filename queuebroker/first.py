@@ -206,7 +206,12 @@ def add_parker(end: MessageQueue, parker: Parker) -> None:
     changed before this call, there is no release, so check the queue once afterwards. A
     parker that is always ``locked()`` is released each time.
     """
-    end._connection.critical(partial(_list_locked, end, parker))
+
+    def list_locked() -> None:
+        _list_locked(end, parker)
+        _arrived(end).pin()  # so that no waiter that leaves need look for it
+
+    end._connection.critical(list_locked)
 
 
 def has_room(end: MessageQueue) -> bool:

@@ -60,6 +60,7 @@ def above_their_part(
     parts: Mapping[str, str],
     layers: Sequence[str],
     listed: Collection[str],
+    table: str = "",
 ) -> list[str]:
     """List imports from a layer to a higher part, and lines of ``listed`` without one.
 
@@ -68,6 +69,7 @@ def above_their_part(
     listed: the exceptions, each "PART: IMPORTER -> MODULE". MODULE defines the imported
     name, whichever module re-exports it. Imports for type checkers count; "(types)"
     follows a pair that has no others.
+    table: the part with the table of the higher parts, which the highest layer imports.
     """
     part_of = _part_of(parts)
     words = {
@@ -77,7 +79,7 @@ def above_their_part(
     homes = {name: part_of[word] for name, word in words.items() if word}
     climbs = dict[str, str]()
     for module in tree.below(package):
-        climbs |= _climbs(tree, module, homes, layers)
+        climbs |= _climbs(tree, module, homes, layers, table)
     return [
         *(
             f"{tree.modules[name].at(1)}: is in no part: add it to PARTS in "
@@ -237,13 +239,17 @@ def _word_for(path: str, part_of: Mapping[str, str]) -> str | None:
 
 
 def _climbs(
-    tree: Tree, module: Module, homes: Mapping[str, str], layers: Sequence[str]
+    tree: Tree,
+    module: Module,
+    homes: Mapping[str, str],
+    layers: Sequence[str],
+    table: str,
 ) -> dict[str, str]:
     """Return the imports of a layer's module that reach higher parts, with places."""
     own = homes.get(module.name)
     if own not in layers:
         return {}
-    free = layers[: layers.index(own) + 1]
+    free = [*layers[: layers.index(own) + 1], *([table] if own == layers[-1] else [])]
     runtime = set(module.imports())
     found = dict[str, str]()
     for one in sorted(module.imports(typing=True), key=lambda one: one not in runtime):

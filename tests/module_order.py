@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LAYERS", "ORDER", "PARTS"]
+__all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
 
 # Lowest first: a module imports only what stands above it in its list, also for type
 # checkers.
@@ -112,6 +112,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "network",
         "machine_info",
         "shared_memory_info",
+        "snapshot",
         "at_exit",
         "core",
         "horizon",
@@ -152,6 +153,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "discovery",
         "local",
         "peer",
+        "hooks",
         "remote",
     ),
     "bus.core.discovery": (
@@ -190,7 +192,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "inbound_run",
         "actions",
         "parked_list",
-        "any_machine_names",
         "departures",
         "remote_tasks",
         "remote",
@@ -210,7 +211,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "bus.core.remote": (
         "topology",
-        "candidates",
         "requests",
         "handshake",
         "link",
@@ -224,17 +224,16 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "undelivered_messages",
         "inbound",
         "inbound_messages",
-        "name_conflicts",
-        "dial_failures",
         "master_dialler",
-        "discovered_machines",
+        "name_conflicts",
+        "machine_dialler",
         "link_table",
         "known_machines",
         "keep_alive",
         "idle_relays",
         "new_addresses",
         "own_searches",
-        "any_machine_searches",
+        "any_machine",
         "resolver",
         "confirmations",
         "matches",
@@ -267,9 +266,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "emptying",
         "undoable",
         "parked_expiry",
-        "binding",
         "fast_delivery",
         "exchange",
+        "binding",
         "router",
     ),
     "bus.links": (
@@ -302,7 +301,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "fast_path_driver",
         "run_directory",
         "comm_thread",
-        "network",
+        "process_network",
         "memory",
         "peer_trust",
         "gateway_address",
@@ -351,7 +350,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "open_memory",
         "memory_mapping",
         "lent_view",
-        "loan",
+        "arena_loan",
         "slab_buffer",
         "slab",
         "slab_set",
@@ -363,7 +362,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus.cli": (
         "progress",
         "numbers",
-        "news",
+        "demo_events",
         "target",
         "text",
         "exits",
@@ -375,7 +374,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "journal",
         "pipeline",
         "demo",
-        "place",
+        "run_directory",
         "queries",
         "live",
         "bench",
@@ -451,7 +450,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "bus_thread",
         "bus_threads",
         "task_owner",
-        "addresses",
         "responder",
         "delivery_failures",
         "receiver",
@@ -461,12 +459,14 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "loans",
         "awaited_confirmation",
         "awaited_binding",
+        "inspection",
+        "inspector",
+        "features",
+        "addresses",
         "subscriber",
         "call",
-        "snapshot",
         "task",
         "task_registration",
-        "inspector",
         "network_node",
         "new_exchange",
         "notification_iterator",
@@ -479,20 +479,23 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 # The lower parts of the bus, lowest first. A module of a layer imports its own part and
-# those before it, and no other; `allowed_imports.txt` lists the exceptions of today.
+# those before it, and no other; the highest one also imports the table of features.
+# `allowed_imports.txt` lists the exceptions of today.
 LAYERS = ("model", "kernel", "process", "api")
+TABLE = "features"
 # Each module of the bus, by the part that it belongs to: "a" is a module, "a/" a folder
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
     "model": """
-        access address arrays config empty_view error_text errors/ events message
-            payload payload_depth payload_size registration rights role specification
+        access address arrays config empty_view error_text errors/ events machine_info
+            message payload payload_depth payload_size registration rights role
+            shared_memory_info snapshot specification
     """,
     "kernel": """
-        core: __init__ deadlines timers peer/
+        core: __init__ deadlines hooks timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
-        core/remote: __init__ control_frames dial_failures fast_path handshake
+        core/remote: __init__ control_frames fast_path handshake
             idle_links idle_relays inbound inbound_messages keep_alive link link_table
             master_dialler name_registry outbound_messages own_searches
             pending_names process_loss proxies relays remote_manager requests resolver
@@ -507,9 +510,9 @@ PARTS: Mapping[str, str] = {
         links: __init__ acknowledgement_tracker audience_account batch_room
             comm_thread connect_failure fast_frames fast_path_driver frame_readers
             inbound_delivery join_state link_helpers link_policy link_poller link_pool
-            link_setup machine_id memory network peer_log peer_trust relay_account
-            relay_outbox rounds run_directory send_batch shutdown socket_listeners
-            socket_network unsent
+            link_setup machine_id memory peer_log peer_trust process_network
+            relay_account relay_outbox rounds run_directory send_batch shutdown
+            socket_listeners socket_network unsent
         threads: __init__ account callback_failures comm delivery dropping_account
             emptying exchange fast_delivery host_thread inbox internal_errors mailbox
             opening parked_expiry registration_attempt router scheduler thread_manager
@@ -523,13 +526,14 @@ PARTS: Mapping[str, str] = {
             questions receiver reentry responder run_callback sender stuck_callback
             task task_owner task_registration unanswered
     """,
+    "features": "api: features",
     "features/subscriptions": """
         api: awaited_confirmation notification_iterator subscriber subscription
         core/local: interests remote_tasks specification_trie
         core/remote: confirmations matches remote_presence remote_subscriptions
     """,
     "features/memory": """
-        loan multicast/ shared_memory_info
+        loan multicast/
         api: loans
         cli: shm
         core/wire: memory_frames
@@ -537,13 +541,11 @@ PARTS: Mapping[str, str] = {
         threads: loan_request
     """,
     "features/machines": """
-        keys/ machine_info network
+        keys/ network
         api: awaited_binding
         cli: keys machines network_doctor shared_names
         core: discovery/
-        core/local: any_machine_names
-        core/remote: any_machine_searches candidates discovered_machines
-            known_machines name_conflicts
+        core/remote: any_machine known_machines machine_dialler name_conflicts
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery
@@ -559,7 +561,7 @@ PARTS: Mapping[str, str] = {
         core/remote: new_addresses
     """,
     "features/watching": """
-        api: inspector snapshot
+        api: inspection inspector
         cli: look monitor queries route top
         core/remote: frame_facts frame_monitor
         links: monitor_leases
@@ -574,11 +576,11 @@ PARTS: Mapping[str, str] = {
     """,
     "demo": """
         demo/
-        cli: demo news
+        cli: demo demo_events
     """,
     "cli": """
         cli: __init__ bench conformance doctor exits finding json_text live numbers
-            place progress suite talk target text
+            progress run_directory suite talk target text
     """,
     "root": "__init__ __main__ requirements testing",
 }

@@ -56,10 +56,10 @@ from bus.pattern import (
     PeerStats,
     RawBusSocket,
     RawMessage,
-    Sent,
+    ReceiverAccount,
+    SenderAccount,
     SocketConfig,
     SocketStats,
-    Taken,
     device,
 )
 from bus.shared_memory_info import (
@@ -135,7 +135,7 @@ def _shared_memory() -> list[Any]:
 
 
 def _pattern() -> list[Any]:
-    sent, taken = Sent(1, 2), Taken(1, 2, 3, 4)
+    sent, taken = SenderAccount(1, 2), ReceiverAccount(1, 2, 3, 4)
     peer = PeerStats(
         pipe=1,
         url="tcp://h:1",

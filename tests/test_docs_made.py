@@ -88,8 +88,8 @@ def test_the_members_of_a_common_base_are_explained_with_each_socket() -> None:
         )
 
 
-def test_every_step_of_the_multicast_example_is_shown() -> None:
-    found = runpy.run_path(str(_DOCS.parent / "examples" / "multicast_blocks.py"))
+def test_every_step_of_the_control_blocks_example_is_shown() -> None:
+    found = runpy.run_path(str(_DOCS.parent / "examples" / "control_blocks.py"))
 
     assert len(found["steps"]()) == make.STEPS
 

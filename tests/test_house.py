@@ -162,6 +162,15 @@ def test_a_layer_imports_no_later_layer(tmp_path: Path) -> None:
     assert "(base: low/rounds -> low/values)" in only
 
 
+def test_only_the_highest_layer_imports_the_table(tmp_path: Path) -> None:
+    tree = _with_parts(tmp_path, "import pack.more.made")
+    layers = ["base", "top"]
+
+    for order, found in ((layers, 0), (layers[::-1], 1)):
+        climbs = house.above_their_part(tree, "pack", _PARTS, order, [], "extra")
+        assert len(climbs) == found
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -21,8 +21,8 @@ from bus import Bus, BusConfig, Durability, Incoming, Network, open_bus
 _LARGE_BYTES: Final = 1 << 20
 _LIMIT_S: Final = 30.0
 _HORIZONS: Final[dict[str, Any]] = {
-    "step": {"step": 1024},
-    "log": {"accept_log": True},
+    "step": {"messages_per_sync": 1024},
+    "log": {"sync_on_arrival": True},
 }
 
 # Each bus without keys logs a warning that it has none.

@@ -17,9 +17,10 @@ command_handle, sender, call        commands and notifications; a command and it
 task_owner, task                    the task, and its bus as the task uses it
 bus_thread, bus_threads             the threads that host tasks
 task_registration                   the registration of a task, until it has its name
-snapshot, inspector                 the state of a process, and its report to others
+inspection, inspector               the state of a process, and its report to others
 notification_iterator,
 implicit_tasks                      the tasks of scripts
+features                            the features, loaded at their first use
 network_node                        this process among the others
 foreign_tasks                       the end of a bus for tasks of other buses
 addresses, bus                      the entry point to all of these

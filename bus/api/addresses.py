@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.address import Address, check_bus_name
+from bus.address import ANY_MACHINE, Address, check_bus_name
 from bus.api.arguments import wrong_type
+from bus.api.features import use_any_machine
 from bus.errors import NotJoinedError
 from bus.specification import Specification
 
@@ -37,6 +38,8 @@ class Addresses:
         there = self._bus_called(address.bus, bus)
         if address.machine in {None, there.machine}:
             return address.module, there
+        if address.machine == ANY_MACHINE:
+            use_any_machine(there._exchange)
         return f"ism://{address.machine}/{address.module}", there
 
     def specification(

@@ -26,9 +26,9 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
     __slots__ = ("_subscription",)
 
     def __init__(self, subscription: Subscription, host: ThreadManager) -> None:
-        super().__init__(subscription.entry, host)
+        super().__init__(subscription._entry, host)
         self._subscription: Final = subscription
-        subscription.then = self.wake  # on cancel, or if the task deregisters
+        subscription._then = self.wake  # on cancel, or if the task deregisters
 
     def is_over(self) -> bool:
         """Return True if it is confirmed, cancelled, or the task has deregistered."""
@@ -55,7 +55,7 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         """
         subscription = self._subscription
         self.wait_until_over(bus, deadline)
-        subscription.then = None
+        subscription._then = None
         if not self.is_over():
             assert timeout is not None
             raise CommandTimeoutError(

@@ -28,6 +28,7 @@ from bus.api.arguments import (
 )
 from bus.api.bus_thread import BusThread
 from bus.api.bus_threads import BusThreads
+from bus.api.features import FEATURES, inspect
 from bus.api.foreign_tasks import release_foreign_tasks
 from bus.api.hand_over import Factory, accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
@@ -36,24 +37,24 @@ from bus.api.network_node import NetworkNode
 from bus.api.new_exchange import new_exchange
 from bus.api.orphans import Orphans
 from bus.api.receiver import Receiver
-from bus.api.reentry import guarded
-from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
+from bus.api.reentry import MAIN, enter, guarded
 from bus.api.subscription import Subscription
 from bus.api.task import Task, Where
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
+from bus.core.hooks import Hooks
+from bus.core.local.trace import Journal
 from bus.durability import Durability
 from bus.horizon.format import Owner
-from bus.journal.writer import Journal
-from bus.links.network import Network
+from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
+from bus.snapshot import BusSnapshot, TaskInfo
 from bus.specification import Specification
 from bus.threads.account import Overflow
 from bus.threads.dropping_account import new_account
 from bus.threads.router import Router
-from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.closable import Closable
@@ -79,7 +80,7 @@ class Bus(Closable):
         process: str | None = None,
         machine: str | None = None,
         config: BusConfig | None = None,
-        network: Network | None = None,
+        network: ProcessNetwork | None = None,
         journal: Journal | None = None,
         durability: Durability | None = None,
     ) -> None:
@@ -105,7 +106,7 @@ class Bus(Closable):
             may_wait=lambda: not self._threads.in_callback(),
         )
         self._node: Final = NetworkNode(
-            network, incarnation, self._router, self._config
+            network, incarnation, self._exchange, self._config, self._new_hooks
         )
         self._orphans: Final = Orphans()
         self._threads: Final[BusThreads] = BusThreads(self)
@@ -283,7 +284,6 @@ class Bus(Closable):
 
     # For scripts: these methods use an implicit private task for each calling thread.
 
-    @guarded("call")
     def call(
         self,
         to: Where,
@@ -292,8 +292,13 @@ class Bus(Closable):
         timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; see `Task.call`."""
-        task = self._implicit_tasks.waiting_task("call")
-        return task._call(to, payload, None, timeout)
+        outer = enter("call")  # as `guarded`, without the call of a wrapper
+        try:
+            task = self._implicit_tasks.waiting_task("call")
+            return task._call(to, payload, None, timeout)
+        finally:
+            if outer is False:
+                MAIN.inside = False
 
     def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
         """Send a command without waiting for an answer; see `Task.command`."""
@@ -363,7 +368,7 @@ class Bus(Closable):
         """Return a snapshot of this bus in this process."""
         self._lifetime.check_process()
         self._orphans.deregister()
-        return self._look()[0]
+        return inspect(self._exchange, self.name, self._threads.managers())
 
     @guarded("close a bus")
     def close(self, drain: float = 1.0) -> None:
@@ -395,10 +400,12 @@ class Bus(Closable):
 
     # For the other modules of the package.
 
-    def _look(self) -> tuple[BusSnapshot, list[ThreadManager]]:
-        """Return a snapshot of the bus, and the managers of its threads."""
-        managers = self._threads.managers()
-        return inspect(self._exchange, self.name, managers), managers
+    def _new_hooks(self) -> tuple[Hooks, ...]:
+        """Return the hooks of the features that begin when the process joins."""
+        managers = self._threads.managers
+        return tuple(
+            each(self._router, self._config, self.name, managers) for each in FEATURES
+        )
 
 
 def _machine_name() -> str:

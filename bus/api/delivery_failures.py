@@ -41,7 +41,7 @@ class DeliveryFailures:
         questions: the open questions of the task.
         on_undelivered: the callback for commands that requested no answer.
         bus: the bus of the task; None if the task sends on that bus alone.
-        follow_moves: as `BusConfig.follow_moves`.
+        follow_moved_tasks: as `BusConfig.follow_moved_tasks`.
 
     Attributes:
         undelivered: the number of undeliverable commands that requested no answer.
@@ -50,7 +50,7 @@ class DeliveryFailures:
 
     __slots__ = (
         "_bus",
-        "_follow_moves",
+        "_follow_moved_tasks",
         "_lock",
         "_on_undelivered",
         "_questions",
@@ -65,13 +65,13 @@ class DeliveryFailures:
         on_undelivered: Callable[[Undelivered], object] | None,
         bus: TaskOwner | None,
         *,
-        follow_moves: bool,
+        follow_moved_tasks: bool,
     ) -> None:
         self._router: Final = router
         self._bus: Final = bus
         self._questions: Final = questions
         self._on_undelivered: Final = on_undelivered
-        self._follow_moves: Final = follow_moves
+        self._follow_moved_tasks: Final = follow_moved_tasks
         # Guards ``undelivered`` alone.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self.undelivered: int = 0
@@ -91,7 +91,7 @@ class DeliveryFailures:
 
         reason: the reason for the journal, if the error does not determine it.
         """
-        follows = self._follow_moves and message._moves < _MOVES_MAX
+        follows = self._follow_moved_tasks and message._moves < _MOVES_MAX
         if isinstance(error, MovedError) and follows:
             if message._report is not error:
                 self._follow(message, error)

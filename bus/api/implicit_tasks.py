@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bus.address import Address, name_anywhere, names_any_machine
+from bus.address import Address, names_any_machine
 from bus.api.arguments import deadline_after
-from bus.api.awaited_binding import AwaitedBinding
+from bus.api.features import await_binding
 from bus.api.notification_iterator import NotificationIterator
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.registration import Visibility
@@ -113,7 +113,7 @@ class ImplicitTasks:
         except BaseException:
             task.deregister()
             raise
-        subscription.then = task.deregister
+        subscription._then = task.deregister
         return subscription
 
     def listen(
@@ -133,8 +133,7 @@ class ImplicitTasks:
         if names_any_machine(str(where)):
             host = task._sender.require_host()
             _, there = task._bus._route(where, None)
-            name = name_anywhere(Address.parse(str(where)).module)
-            awaited = AwaitedBinding(task._entry, host, name)
+            awaited = await_binding(task._entry, host, Address.parse(str(where)))
             return awaited.wait(task._bus, there, timeout, deadline)
         news: list[Presence] = []
         _, there = task._bus._specification(where, None)

@@ -11,9 +11,9 @@ from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
 from bus.at_exit import call_at_exit
 from bus.config import BusConfig
+from bus.core.local.trace import Journal
 from bus.durability import Durability
 from bus.errors import BusyError
-from bus.journal.writer import Journal
 from bus.links.socket_network import SocketNetwork
 from bus.network import Network
 from bus.role import Role
@@ -107,7 +107,7 @@ def open_bus(
     # Registered after the journal's function, and so called before it (OPEN-21).
     call_at_exit(bus.close)
     try:
-        bus._node.join(name, bus._look)
+        bus._node.join()
     except OSError as error:
         bus.close()
         if error.errno not in (errno.EMFILE, errno.ENFILE):

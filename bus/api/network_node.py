@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.api.inspector import Inspector
+from bus.api.features import use_any_machine
 from queuebroker import _sync
 from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from bus.api.snapshot import BusSnapshot
     from bus.config import BusConfig
+    from bus.core.hooks import Hooks
     from bus.links.comm_thread import CommThread
-    from bus.links.network import Network
-    from bus.threads.router import Router
-    from bus.threads.thread_manager import ThreadManager
+    from bus.links.process_network import ProcessNetwork
+    from bus.threads.exchange import Exchange
 
 __all__ = ["NetworkNode"]
 
@@ -27,34 +26,37 @@ class NetworkNode:
     """A process as a node of the network of a bus.
 
     Args:
-        router, config: those of the bus.
+        exchange, config: those of the bus.
+        hooks: returns the hooks of each feature that begins when the process joins.
 
     Attributes:
         network: the network; None if the process stays alone on the bus.
         incarnation: the number of this life of the process; 0 without a network.
         comm: the comm thread; None while this process is alone on the bus.
-        inspector: answers inspection requests of other processes; None before `join`.
     """
 
     def __init__(
         self,
-        network: Network | None,
+        network: ProcessNetwork | None,
         incarnation: int,
-        router: Router,
+        exchange: Exchange,
         config: BusConfig,
+        hooks: Callable[[], tuple[Hooks, ...]],
     ) -> None:
         self.network: Final = network
         self.incarnation: Final = incarnation
-        self._router: Final = router
-        self._exchange: Final = router.exchange
+        self._exchange: Final = exchange
         self._config: Final = config
         self.comm: CommThread | None = None
-        self.inspector: Inspector | None = None
+        self._new_hooks: Final = hooks
+        self._hooks: tuple[Hooks, ...] = ()  # none before `join`
 
     def start_comm(self) -> None:
         """Start the comm thread, unless it runs."""
         assert self.network is not None
         if self.comm is None:
+            # Before a search of another process arrives: this one may be its master.
+            use_any_machine(self._exchange)
             manager = self._exchange.manager
             self.comm = self.network.join(
                 manager.machine,
@@ -64,22 +66,16 @@ class NetworkNode:
                 self._config,
             )
 
-    def join(
-        self,
-        bus: str,
-        look: Callable[[], tuple[BusSnapshot, Sequence[ThreadManager]]],
-    ) -> None:
-        """Join the network, and wait for the outcome; see `open_bus`.
-
-        bus, look: as for `Inspector`.
-        """
+    def join(self) -> None:
+        """Join the network, and wait for the outcome; see `open_bus`."""
         self.start_comm()
         assert self.comm is not None
         self.comm.join_state.verdict.wait(
             _sync.monotonic() + self._config.connect_timeout_s
         )
-        self.inspector = Inspector(bus, self._router, look)
-        self.inspector.begin(self._config)
+        self._hooks = self._new_hooks()
+        for each in self._hooks:
+            each.begin()
 
     def drain(self, until: float) -> None:
         """Wait until the parked list is empty, or until a time.
@@ -96,13 +92,13 @@ class NetworkNode:
             _sync.park(never, lambda: not len(parked), soon)
 
     def leave(self, drain_s: float, *, waits: bool) -> None:
-        """End the inspector and the comm thread.
+        """End the features and the comm thread.
 
         drain_s: the seconds for which the comm thread may still send.
         waits: True to return only when the comm thread has ended.
         """
-        if self.inspector is not None:
-            self.inspector.close()
+        for each in reversed(self._hooks):
+            each.end()
         comm, network = self.comm, self.network
         if comm is None or network is None:
             self._release_horizons()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
 from bus.core.local.process_manager import ProcessManager
-from bus.journal.writer import Journal
+from bus.core.local.trace import Journal
 from bus.threads.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -43,12 +43,10 @@ def new_exchange(
 
         store = HorizonStore.open(durability, process)
     incarnation = process.incarnation if store is None else store.incarnation
-    recorder = None
+    trace_sink = None
     if journal is not None:
-        from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - likewise
-
-        recorder = BusRecorder(journal)
-        recorder.on_registered(incarnation, "")
+        trace_sink = journal._trace_sink()
+        trace_sink.on_registered(incarnation, "")
     manager = ProcessManager(
         process.machine,
         process.process,
@@ -57,4 +55,4 @@ def new_exchange(
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, recorder, store), incarnation
+    return Exchange(manager, trace_sink, store), incarnation

@@ -112,7 +112,7 @@ class Receiver:
             self.questions,
             on_undelivered,
             bus,
-            follow_moves=config.follow_moves,
+            follow_moved_tasks=config.follow_moved_tasks,
         )
         # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Subscription | Watch, None]] = {}

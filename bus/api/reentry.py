@@ -39,7 +39,6 @@ _AT_WORK: Final = (
 )
 _LIBRARY: Final = (
     *_AT_WORK,
-    "bus.api.inspector",
     "bus.message",
     "bus.payload",
     "queuebroker.",

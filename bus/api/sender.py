@@ -304,7 +304,10 @@ class Sender:
             direct,
         )
         asker = self.asker
-        message._id = asker.ask(question)
+        number = asker.questions.ask(question)
+        if number is None:
+            raise UnknownTaskError(self._entry.name)
+        message._id = number
         try:
             there._router.send(message)
         except BusFullError:

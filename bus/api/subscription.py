@@ -28,12 +28,12 @@ class Subscription(Uncopyable):
     __slots__ = (
         "_account",
         "_callback",
+        "_entry",
         "_exchange",
+        "_then",
         "active",
-        "entry",
         "reference",
         "specification",
-        "then",
     )
 
     def __init__(
@@ -48,16 +48,16 @@ class Subscription(Uncopyable):
         self._exchange: Final = exchange
         self._callback: Final = callback
         self._account: Final = account
-        self.entry: Final = entry
+        self._entry: Final = entry
         self.specification: Final = specification
         self.reference: Final = reference
         self.active: bool = True
         # Called on cancellation.
-        self.then: Callable[[], object] | None = None
+        self._then: Callable[[], object] | None = None
 
     def __repr__(self) -> str:
         state = "" if self.active else " cancelled"
-        return f"<Subscription of {self.entry.name!r} to {self.specification}{state}>"
+        return f"<Subscription of {self._entry.name!r} to {self.specification}{state}>"
 
     @property
     def dropped(self) -> int:
@@ -67,29 +67,29 @@ class Subscription(Uncopyable):
         transit, count once the ``gap`` of a later notification reports them.
         """
         account = self._account
-        return account.dropped + account.turned_away + account.missed
+        return account.dropped + account.refused + account.missed
 
     @guarded("cancel a subscription")
     def cancel(self) -> None:
         """Unsubscribe and discard the unread notifications; idempotent."""
         self.active = False
-        host = self.entry.host
+        host = self._entry.host
         if host is not None and host.scheduler.running and not host.inbox.items:
             host.ask(_nothing)  # work, for which the thread stops reading a run
-        _interests_of(self.entry).pop(self, None)
+        _interests_of(self._entry).pop(self, None)
         self._exchange.decide_remote(lambda: self._exchange.manager.unsubscribe(self))
-        if self.then is not None:
-            self.then()
+        if self._then is not None:
+            self._then()
 
     def _start(self, settled: Callable[[], object] | None = None) -> None:
         """Subscribe; cancel at once if the task deregisters meanwhile.
 
         settled: called once all processes have the subscription.
         """
-        _interests_of(self.entry)[self] = None
+        _interests_of(self._entry)[self] = None
         exchange = self._exchange
         exchange.decide(lambda: exchange.manager.subscribe(self, settled))
-        if self.entry.host is None:
+        if self._entry.host is None:
             self.cancel()
 
 
@@ -103,9 +103,9 @@ class Watch(Uncopyable):
 
     __slots__ = (
         "_callback",
+        "_entry",
         "_exchange",
         "active",
-        "entry",
         "reference",
         "specification",
     )
@@ -120,27 +120,27 @@ class Watch(Uncopyable):
     ) -> None:
         self._exchange: Final = exchange
         self._callback: Final = callback
-        self.entry: Final = entry
+        self._entry: Final = entry
         self.specification: Final = specification
         self.reference: Final = reference
         self.active: bool = True
 
     def __repr__(self) -> str:
         state = "" if self.active else " cancelled"
-        return f"<Watch of {self.entry.name!r} on {self.specification}{state}>"
+        return f"<Watch of {self._entry.name!r} on {self.specification}{state}>"
 
     @guarded("cancel a watch")
     def cancel(self) -> None:
         """End the watch; idempotent."""
         self.active = False
-        _interests_of(self.entry).pop(self, None)
+        _interests_of(self._entry).pop(self, None)
         self._exchange.decide_remote(lambda: self._exchange.manager.unwatch(self))
 
     def _start(self) -> None:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""
-        _interests_of(self.entry)[self] = None
+        _interests_of(self._entry)[self] = None
         self._exchange.decide(lambda: self._exchange.manager.watch(self))
-        if self.entry.host is None:
+        if self._entry.host is None:
             self.cancel()
 
 

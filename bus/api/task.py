@@ -445,7 +445,8 @@ class Task(Uncopyable):
         moved_to: the address of the task on another machine, if it has moved there. For
           `BusConfig.resolve_timeout_s` the master of this machine reports it to each
           sender: its commands fail with `MovedError`. In a process with
-          `BusConfig.follow_moves` they go to the new address instead (BUS-MOVE-9).
+          `BusConfig.follow_moved_tasks` they go to the new address
+          instead (BUS-MOVE-9).
 
         Raises:
             ValueError: ``moved_to`` is no address of another machine on this bus, or is

@@ -23,7 +23,7 @@ from bus.cli.exits import FORBIDDEN, fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options, served
 from bus.cli.numbers import FiniteRange
-from bus.cli.place import access_to
+from bus.cli.run_directory import access_to
 from bus.cli.target import Target
 from bus.cli.text import show_table
 from bus.config import BusConfig

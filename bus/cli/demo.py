@@ -18,21 +18,21 @@ import attrs
 import click
 
 from bus.cli.check import EXIT_CODES, show_result, violation_line
-from bus.cli.news import Ticker
+from bus.cli.demo_events import Ticker
 from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
 from bus.cli.text import warn
-from bus.demo.crew import (
+from bus.demo.faults import DEEDS, FAULTS
+from bus.demo.files import list_files
+from bus.demo.worker_group import (
     BUS,
     FAR,
     NEAR,
     PROCESSES_MAX,
     parts_of,
     parts_on_two_machines,
-    planted_of,
+    worker_with_fault,
 )
-from bus.demo.files import list_files
-from bus.demo.plant import DEEDS, FAULTS
 from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
@@ -138,13 +138,13 @@ def demo(
 
     files = list_files(None if path is None else Path(path), without=Path(out))
     with claimed(Path(out)) as folder:
-        code = _take_stock(files, folder, seconds, processes, machines, plant)
+        code = _take_inventory(files, folder, seconds, processes, machines, plant)
         if not no_spark:
             code = _check_again(folder, code)
     sys.exit(code)
 
 
-def _take_stock(
+def _take_inventory(
     files: FileList,
     folder: OutFolder,
     seconds: float,
@@ -153,9 +153,13 @@ def _take_stock(
     plant: str | None,
 ) -> int:
     """Run the demo, and print its results; return the exit code."""
+    from bus.demo.checks import (  # noqa: PLC0415 - likewise
+        check_record,
+        clear,
+        journals_of,
+    )
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
-    from bus.demo.judge import clear, journals_of, judge  # noqa: PLC0415 - likewise
-    from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
+    from bus.demo.run import take_inventory  # noqa: PLC0415 - likewise
     from bus.demo.threads import LEAVER  # noqa: PLC0415 - likewise
 
     journals = journals_of(folder)
@@ -164,7 +168,9 @@ def _take_stock(
     warn(files.problems)
     if plant is not None:
         planted = (
-            LEAVER if processes is None else planted_of(parts_of(processes - 1, 1))
+            LEAVER
+            if processes is None
+            else worker_with_fault(parts_of(processes - 1, 1))
         )
         click.echo(
             f"planted fault: {plant}, between {planted} and {COLLECTOR},"
@@ -182,7 +188,7 @@ def _take_stock(
             elif processes is not None:
                 progress.keep(_processes(processes))
 
-        outcome = take_stock(
+        outcome = take_inventory(
             files,
             journals,
             seconds=seconds,
@@ -190,12 +196,12 @@ def _take_stock(
             machines=machines,
             fault=plant,
             begun=begun,
-            news=Ticker(files, progress, two_machines=machines > 1).tell,
+            on_event=Ticker(files, progress, two_machines=machines > 1).tell,
         )
     _show_outage(outcome)
     _show_found(files, outcome)
     _show_comparison(files, outcome)
-    result = judge(folder, own, processes or 1)
+    result = check_record(folder, own, processes or 1)
     click.echo(
         "recorded: the content sent to the collector, its receipts, and all messages"
         " on the bus"
@@ -215,11 +221,11 @@ def _finds_a_fault(files: FileList) -> bool:
 
     A check that always passes would prove nothing.
     """
-    from bus.demo.run import take_stock  # noqa: PLC0415 - slow to load
+    from bus.demo.run import take_inventory  # noqa: PLC0415 - slow to load
 
     few = attrs.evolve(files, paths=files.paths[:FEW])
     with tempfile.TemporaryDirectory() as folder:
-        outcome = take_stock(few, Path(folder), fault=CONTROL)
+        outcome = take_inventory(few, Path(folder), fault=CONTROL)
         result = check_journals(open_journals(folder))
     click.echo(
         f"a second run with a planted fault, on {counted(len(few), 'file')}:"
@@ -236,7 +242,10 @@ def _check_again(folder: OutFolder, code: int) -> int:
 
     code: that of the check in Python.
     """
-    from bus.demo.judge import journals_of, judge_again  # noqa: PLC0415 - slow to load
+    from bus.demo.checks import (  # noqa: PLC0415 - slow to load
+        check_with_spark,
+        journals_of,
+    )
     from bus.pipeline.session import missing  # noqa: PLC0415 - likewise
 
     lack = missing()
@@ -249,7 +258,7 @@ def _check_again(folder: OutFolder, code: int) -> int:
         " rules, and drawing the report; this takes one or two minutes"
     )
     with Progress() as progress:
-        result = judge_again(folder, progress.say)
+        result = check_with_spark(folder, progress.say)
     if _verdicts(before) == _verdicts(folder.verdicts.read_bytes()):
         click.echo(f"Spark: the same verdicts\nreport: {result.report}")
         return code
@@ -324,7 +333,7 @@ def _show_outage(outcome: Outcome) -> None:
 
 
 def _show_found(files: FileList, outcome: Outcome) -> None:
-    found = outcome.stocks[-1]
+    found = outcome.inventories[-1]
     groups = found.duplicates()
     copies = sum(len(group) - 1 for group in groups)
     read = counted(found.files, "file")

@@ -16,7 +16,7 @@ from bus.address import fresh_name
 from bus.cli.finding import FAIL, OK, WARN, Finding, end_with
 from bus.cli.live import live_options
 from bus.cli.network_doctor import diagnose
-from bus.cli.place import access_to, remedy, run_directory, served_buses
+from bus.cli.run_directory import access_to, remedy, run_directory, served_buses
 from bus.errors import BusError
 from bus.requirements import requirements
 from queuebroker import _net

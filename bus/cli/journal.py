@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.text import show_table, wall_text, warn
-from bus.journal.format import Kind, kind_name
+from bus.journal.format import RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.wording import hex64, printable, reason_name
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["journal"]
 
-_KINDS: Final = {kind.name.lower(): int(kind) for kind in Kind}
+_KINDS: Final = {kind.name.lower(): int(kind) for kind in RecordKind}
 _DAMAGED: Final = 1
 _ERROR: Final = 4
 _AROUND: Final = 5

@@ -16,8 +16,8 @@ import click
 from bus.address import check_bus_name, check_machine_name, fresh_name
 from bus.api.membership import open_bus
 from bus.cli.exits import FORBIDDEN, USAGE, fail, one_line
-from bus.cli.place import access_to, is_served, remedy, served_buses, user_id
 from bus.cli.queries import CONNECT_S_MIN, find_master
+from bus.cli.run_directory import access_to, is_served, remedy, served_buses, user_id
 from bus.cli.target import Target
 from bus.config import BusConfig
 from bus.errors import AccessDeniedError

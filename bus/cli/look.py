@@ -9,7 +9,7 @@ import click
 from bus.address import is_system
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
-from bus.cli.queries import Answers, look_afar, look_around
+from bus.cli.queries import Answers, query_other_machines, query_own_machine
 from bus.cli.text import show_table
 from bus.journal.wording import printable
 from bus.machine_info import MachineState
@@ -35,10 +35,10 @@ def tree(target: Target, here: bool) -> None:
     time.
     """
     with joined(target) as bus:
-        answers = look_around(target, bus)
+        answers = query_own_machine(target, bus)
         afar: dict[str, Answers] = {}
         if not here and target.network is not None:
-            afar = look_afar(target, bus, answers.told[0])
+            afar = query_other_machines(target, bus, answers.told[0])
     if target.as_json:
         about = {"bus": target.bus, "machine": bus.machine, "processes": answers.told}
         others = [{"machine": key, "processes": afar[key].told} for key in afar]
@@ -110,7 +110,7 @@ def _task_line(task: Mapping[str, Any]) -> str:
     parts = [f"{counters['delivered']} delivered", f"{counters['unread']} unread"]
     parts += [
         f"{counters[kind]} {kind.replace('_', ' ')}"
-        for kind in ("dropped", "expired", "turned_away")
+        for kind in ("dropped", "expired", "refused")
         if counters[kind]
     ]
     # A process of an earlier version does not report `no_subscriber`.
@@ -125,7 +125,7 @@ def _subscription_text(subscription: Mapping[str, Any]) -> str:
     counters = subscription["notifications"]
     # A process of an earlier version does not report `missed`.
     missed = subscription.get("missed", 0)
-    dropped = counters["dropped"] + counters["turned_away"] + missed
+    dropped = counters["dropped"] + counters["refused"] + missed
     counts = {"unread": counters["unread"], "dropped": dropped}
     parts = [f"{count} {kind}" for kind, count in counts.items() if count]
     suffix = f" ({', '.join(parts)})" if parts else ""
@@ -137,7 +137,7 @@ def _subscription_text(subscription: Mapping[str, Any]) -> str:
 def list_names(target: Target) -> None:
     """List the public names of the machine, each with its process."""
     with joined(target) as bus:
-        answers = look_around(target, bus)
+        answers = query_own_machine(target, bus)
     users = _users(answers)
     if target.as_json:
         found = [{"name": name, "process": each} for name, each in users.items()]

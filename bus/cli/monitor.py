@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bus.api.inspector import inspector_of
+from bus.api.inspector import inspector_of, own_inspector
 from bus.cli.exits import TIMED_OUT, fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
@@ -117,9 +117,9 @@ class _FramePoller:
         self._task: Final = bus.register(
             "monitor", thread=self._thread, visibility=Visibility.PRIVATE
         )
-        if bus._node.inspector is not None:
+        if (inspector := own_inspector(bus._exchange)) is not None:
             # Otherwise two monitors would record one another's frames.
-            bus._node.inspector.monitor_leases.closed = True
+            inspector.closed = True
         self._task.watch(inspector_of("**"), self._seen)
 
     def poll(self, until: float | None) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.address import fresh_name
 from bus.cli.finding import FAIL, OK, WARN, Finding
-from bus.cli.place import access_to, is_served, remedy
+from bus.cli.run_directory import access_to, is_served, remedy
 from bus.cli.shared_names import compare_names
 from bus.cli.text import ignored_line
 from bus.config import BusConfig

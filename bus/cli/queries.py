@@ -39,10 +39,10 @@ __all__ = [
     "find_master",
     "has_name",
     "is_here",
-    "look_afar",
-    "look_around",
     "others",
     "pause",
+    "query_other_machines",
+    "query_own_machine",
     "silence",
 ]
 
@@ -87,7 +87,7 @@ class Answers:
             sys.exit(FAILED)
 
 
-def look_around(target: Target, bus: Bus) -> Answers:
+def query_own_machine(target: Target, bus: Bus) -> Answers:
     """Query every other process of the machine about itself, the master first."""
     master, told = ask_master(target, bus)
     rest = ask(target, bus, _slaves(master, told, bus))
@@ -152,7 +152,9 @@ def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
     )
 
 
-def look_afar(target: Target, bus: Bus, own: Mapping[str, Any]) -> dict[str, Answers]:
+def query_other_machines(
+    target: Target, bus: Bus, own: Mapping[str, Any]
+) -> dict[str, Answers]:
     """Query the processes of each machine that is linked, by machine.
 
     A machine whose master does not answer has that one alone, among the missing ones.

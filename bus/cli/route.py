@@ -13,7 +13,7 @@ from bus.api.inspector import inspector_of
 from bus.cli.exits import fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
-from bus.cli.queries import is_here, look_around
+from bus.cli.queries import is_here, query_own_machine
 from bus.errors import BusError, CommandTimeoutError
 from bus.journal.wording import printable
 from bus.links.gateway_address import split_gateway_address
@@ -90,7 +90,7 @@ def route(target: Target, name: str, sender: str | None) -> None:
             fail(f"no task has the public name {name!r} on bus {target.bus!r}")
         if address.machine == ANY_MACHINE:
             address = _found_anywhere(target, bus, address)
-        answers = look_around(target, bus)
+        answers = query_own_machine(target, bus)
         here = is_here(bus, address)
         goal = (_found_here if here else _found_elsewhere)(
             target, bus, address, answers

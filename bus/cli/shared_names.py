@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.address import ANY_MACHINE, fresh_name, is_system, name_anywhere
 from bus.api.membership import open_bus
 from bus.cli.finding import OK, WARN, Finding
-from bus.cli.place import access_to
 from bus.cli.queries import ask_master, ask_masters
+from bus.cli.run_directory import access_to
 from bus.config import BusConfig
 from bus.errors import BusError
 from bus.role import Role

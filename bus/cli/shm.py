@@ -9,7 +9,7 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.machines import duration
-from bus.cli.queries import look_around
+from bus.cli.queries import query_own_machine
 from bus.cli.text import show_table
 from bus.journal.wording import printable
 from bus.pipeline.wording import size
@@ -45,7 +45,7 @@ def shm(target: Target) -> None:
     time.
     """
     with joined(target) as bus:
-        answers = look_around(target, bus)
+        answers = query_own_machine(target, bus)
         machine = bus.machine
     if target.as_json:
         told = [

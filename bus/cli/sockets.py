@@ -192,4 +192,4 @@ def join(opened: BusSocket, url: str, source: str) -> None:
 
     Only programs with this package understand the datagrams.
     """
-    opened.join(url, source=source)
+    opened.join_group(url, source=source)

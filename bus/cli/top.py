@@ -12,7 +12,7 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
-from bus.cli.queries import Answers, look_around
+from bus.cli.queries import Answers, query_own_machine
 from bus.cli.text import show_table, table_lines
 from queuebroker import _sync
 from queuebroker.waiting.parking import pause
@@ -29,7 +29,7 @@ __all__ = ["top"]
 _HEAD: Final = (
     *("process", "role", "tasks", "messages", "per_s", "notified", "notified_per_s"),
     *("no_subscriber", "received", "received_per_s", "unread", "dropped", "expired"),
-    *("turned_away", "nobody", "in_doubt", "queued", "blocked"),
+    *("refused", "nobody", "in_doubt", "queued", "blocked"),
 )
 
 
@@ -44,7 +44,7 @@ class _Row:
     per_s, notified_per_s, received_per_s: since the last refresh; None at the first.
     dropped: messages dropped to make room for newer ones.
     expired: messages whose deadline had passed.
-    turned_away: messages rejected for lack of room.
+    refused: messages rejected for lack of room.
     nobody: messages for a name that no task registered in time.
     in_doubt: messages on their way to a process that was lost.
     queued: messages queued for other processes, or not acknowledged by them.
@@ -64,7 +64,7 @@ class _Row:
     unread: int
     dropped: int
     expired: int
-    turned_away: int
+    refused: int
     nobody: int
     in_doubt: int
     queued: int
@@ -100,7 +100,7 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
         raise click.UsageError("--count cannot be combined with --once")
     with joined(target) as bus:
         if once:
-            answers = look_around(target, bus)
+            answers = query_own_machine(target, bus)
             rows = _rows(answers, {}, 0.0)
             if target.as_json:
                 click.echo(to_json([attrs.asdict(row) for row in rows]))
@@ -124,7 +124,7 @@ def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> An
         for number in numbers:
             if number:
                 pause(interval_s)
-            answers = look_around(target, bus)
+            answers = query_own_machine(target, bus)
             now = _sync.monotonic()
             rows = _rows(answers, before, now - seen_at)
             before = {row.process: row for row in rows}
@@ -241,7 +241,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
     sent, notifying = told.get("relay_counters", {}), told.get("notifying", {})
     process, messages = told["process"], total("delivered")
     # Each notification is queued once for all other processes together.
-    notified = notifying.get("accepted", 0) + notifying.get("turned_away", 0)
+    notified = notifying.get("accepted", 0) + notifying.get("refused", 0)
     received = sum(each["delivered"] for each in received_counters)
     last = before.get(process)
 
@@ -264,7 +264,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
         unread=total("unread"),
         dropped=sum(each.get("dropped", 0) for each in (*counters, sent, notifying)),
         expired=total("expired"),
-        turned_away=total("turned_away"),
+        refused=total("refused"),
         nobody=told["gave_up"],
         in_doubt=sent.get("in_doubt", 0),
         queued=sum(each["queue"] + each["unacked"] for each in told["relays"]),

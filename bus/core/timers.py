@@ -35,6 +35,7 @@ class Rank(enum.IntEnum):
     LINKS = enum.auto()
     PEERS = enum.auto()
     DIALS = enum.auto()
+    MACHINE_DIALS = enum.auto()
     SUBSCRIPTIONS = enum.auto()
     KEEP_ALIVE = enum.auto()
     NAMES = enum.auto()

@@ -8,25 +8,25 @@ list.
 General layout, each on those before it:
 
 files        the list of files to read
-stock        the result: totals, largest files, duplicates; and the serial run
+inventory    the result: totals, largest files, duplicates; and the serial run
 messages     the messages between the tasks
 carrier      the interface of a queue that the tasks need
-agenda       the files that are still to be done
+work_list    the files that are still to be done
 lister       the task that hands them out
 worker       the tasks that read them
 collector    the task that receives their content
-crew         starts the workers; decides which one leaves and which one is killed
-plant        faults injected into one queue
+worker_group  starts the workers; decides which one leaves and which one is killed
+faults       faults injected into one queue
 threads      workers in threads of this process
 cable        all connections between two machines, which it forwards until it is cut
 machines     two machines on this host: their keys, networks and run directories
 outage       cuts the cable once, and heals it
 recorded_queue   a queue between processes, recorded at both ends
-planted_queue    faults injected into such a queue
+queue_faults     faults injected into such a queue
 job          the first message to a worker process
 worker_process   one worker in a process of its own
 processes    workers in processes of their own
 outcome      the result of a run, beside that of a plain serial one
-run          a whole run, with either kind of crew
-judge        checks the record
+run          a whole run, with either kind of workers
+checks       checks the record
 """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.demo.inventory import Inventory
 from bus.demo.messages import (
     Again,
     Damaged,
@@ -22,7 +23,6 @@ from bus.demo.messages import (
     decode_content,
     encode,
 )
-from bus.demo.stock import Stock
 from bus.errors import BusFullError, UnknownTaskError
 from queuebroker import DisconnectedQueueError, _sync
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.demo.carrier import Carrier
-    from bus.demo.messages import Content, News, Receipt
+    from bus.demo.messages import Content, Event, Receipt
 
 __all__ = ["COLLECTOR", "CONTENT", "Collector"]
 
@@ -50,7 +50,7 @@ class _Inbound:
 class Collector:
     """A task that notifies, and one server for each worker, in a thread of its own.
 
-    stocks: the results, by pass.
+    inventories: the results, by pass.
 
     Lock: ``_lock`` guards everything; messages are sent without it.
 
@@ -72,7 +72,7 @@ class Collector:
         self._paused: Final = paused
         self._lock: Final = _sync.Lock()
         self._serving = workers
-        self.stocks: Final[dict[int, Stock]] = {}
+        self.inventories: Final[dict[int, Inventory]] = {}
         # The files reported in each pass; the pass is reported when all have been.
         self._told: Final[dict[int, set[int]]] = {}
         self._task: Final = bus.register(COLLECTOR)
@@ -133,8 +133,8 @@ class Collector:
         if digest != head.digest:
             return False
         with self._lock:
-            stock = self.stocks.setdefault(head.pass_number, Stock())
-            stock.add(head.index, len(content), digest)
+            files = self.inventories.setdefault(head.pass_number, Inventory())
+            files.add(head.index, len(content), digest)
         self._tell(Took(head.pass_number, head.index, len(content)))
         self._tell_complete(head.pass_number, head.index)
         return True
@@ -142,20 +142,20 @@ class Collector:
     def _miss(self, unread: Unread) -> None:
         """Note a file that could not be read."""
         with self._lock:
-            stock = self.stocks.setdefault(unread.pass_number, Stock())
-            stock.unread[unread.index] = unread.reason
+            files = self.inventories.setdefault(unread.pass_number, Inventory())
+            files.unread[unread.index] = unread.reason
         self._tell_complete(unread.pass_number, unread.index)
 
     def _tell_complete(self, pass_number: int, index: int) -> None:
         with self._lock:
             told = self._told.setdefault(pass_number, set())
-            news = index not in told
+            is_new = index not in told
             told.add(index)
-            complete = news and len(told) == self._files
+            complete = is_new and len(told) == self._files
         if complete:
             self._tell(PassDone(pass_number))
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, event: Event) -> None:
         # Without a listener, or with one blocked for too long, the work continues.
         with suppress(BusFullError, UnknownTaskError):
-            self._task.notify(news)
+            self._task.notify(event)

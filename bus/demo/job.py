@@ -9,8 +9,8 @@ from typing import IO, Final
 
 import msgspec
 
-from bus.demo.crew import Part  # read by `msgspec`
 from bus.demo.files import FileList
+from bus.demo.worker_group import Part  # read by `msgspec`
 
 __all__ = ["Job"]
 

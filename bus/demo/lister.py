@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bus.address import Address
     from bus.api.bus import Bus
     from bus.api.command_handle import CommandHandle
-    from bus.demo.agenda import Agenda, Item
+    from bus.demo.work_list import Item, WorkList
     from bus.message import Presence, Response
 
 __all__ = ["LISTER", "WORKERS", "Lister"]
@@ -76,13 +76,13 @@ class Lister:
     def __init__(
         self,
         bus: Bus,
-        agenda: Agenda,
+        work_list: WorkList,
         *,
         ahead: int = 1,
         awaited: Iterable[str] = (),
         machines: Iterable[str] = (),
     ) -> None:
-        self._agenda: Final = agenda
+        self._work_list: Final = work_list
         self._ahead: Final = ahead
         self._awaited: Final = set(awaited)
         self._out: Final[dict[Item, _Given]] = {}
@@ -140,7 +140,7 @@ class Lister:
     def _cross_off(self, item: Item, worker: str) -> None:
         """Note that a worker has done a file, perhaps in place of another."""
         del self._out[item]
-        self._agenda.done(item)
+        self._work_list.done(item)
         before = self._astray.pop(item, None)
         if before is None:
             return
@@ -152,13 +152,13 @@ class Lister:
                 self._task.notify(Rescued(before.worker, index, before.told, worker))
 
     def _take_back(self, worker: str) -> None:
-        """Return a worker's files to the agenda, and give it nothing more."""
+        """Return a worker's files to the work list, and give it nothing more."""
         self._idle = deque(each for each in self._idle if each != worker)
         # In reverse, so that the first of them is the first again.
         for item, given in reversed(list(self._out.items())):
             if given.worker == worker:
                 del self._out[item]
-                self._agenda.give_back(item)
+                self._work_list.give_back(item)
                 before = self._astray.get(item)
                 if before is not None:
                     before.handle.cancel()
@@ -168,7 +168,7 @@ class Lister:
     def _hand_out(self) -> None:
         """Give a file to each worker with a free place, or let the worker leave."""
         while self._idle and not self._awaited:
-            item = self._agenda.take()
+            item = self._work_list.take()
             if item is not None:
                 worker = self._idle.popleft()
                 handle = self._task.command(
@@ -179,7 +179,7 @@ class Lister:
                     timeout=None,  # a slow disk takes as long as it does
                 )
                 self._out[item] = _Given(worker, handle)
-            elif self._agenda.over:
+            elif self._work_list.over:
                 for worker in dict.fromkeys(self._idle):
                     self._task.command(self._addresses[worker], Leave())
                 self._idle.clear()

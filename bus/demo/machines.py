@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.demo.cable import LOOPBACK, Cable
-from bus.demo.crew import FAR, NEAR
+from bus.demo.worker_group import FAR, NEAR
 from bus.errors import DemoError
 from bus.keys.machine_keys import MachineKeys
 from bus.network import Network

@@ -18,12 +18,12 @@ __all__ = [
     "Again",
     "Content",
     "Damaged",
+    "Event",
     "Give",
     "Head",
     "HungUp",
     "Leave",
     "Linked",
-    "News",
     "Order",
     "PassDone",
     "Paused",
@@ -169,7 +169,7 @@ class Linked(_Tagged, frozen=True):
 Order = Give | Leave
 Content = Head | Piece | Unread | Paused
 Receipt = Stored | Again
-News = Took | Damaged | HungUp | PassDone | Rescued | Linked
+Event = Took | Damaged | HungUp | PassDone | Rescued | Linked
 
 # By the name in a message: a conversion to one class costs a twentieth of one to a
 # union of all.

@@ -9,8 +9,8 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bus.demo.inventory import Comparison, Inventory
     from bus.demo.outage import OutageTimes
-    from bus.demo.stock import Comparison, Stock
 
 __all__ = ["Outcome"]
 
@@ -26,8 +26,8 @@ class Outcome:
     comparisons: of each pass with the serial run.
     """
 
-    stocks: tuple[Stock, ...]
-    serial: Stock
+    inventories: tuple[Inventory, ...]
+    serial: Inventory
     seconds: float
     outage: OutageTimes | None = None
     unanswered: Mapping[str, int] = attrs.field(factory=dict)
@@ -35,7 +35,7 @@ class Outcome:
 
     @comparisons.default
     def _compare(self) -> tuple[Comparison, ...]:
-        return tuple(stock.compare(self.serial) for stock in self.stocks)
+        return tuple(each.compare(self.serial) for each in self.inventories)
 
     @property
     def equal(self) -> bool:

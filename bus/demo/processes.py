@@ -18,19 +18,19 @@ from bus.access import AccessList
 from bus.address import Address
 from bus.demo.cable import LOOPBACK
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.crew import (
+from bus.demo.job import Job
+from bus.demo.machines import tls_of
+from bus.demo.outage import BEFORE_S, Outage
+from bus.demo.queue_faults import plant_fault_between_processes
+from bus.demo.recorded_queue import RecordedQueue, new_channel
+from bus.demo.worker_group import (
     BUS,
     FAR,
     NEAR,
     parts_of,
     parts_on_two_machines,
-    planted_of,
+    worker_with_fault,
 )
-from bus.demo.job import Job
-from bus.demo.machines import tls_of
-from bus.demo.outage import BEFORE_S, Outage
-from bus.demo.planted_queue import plant_between_processes
-from bus.demo.recorded_queue import RecordedQueue, new_channel
 from bus.errors import CommandTimeoutError, DemoError
 from bus.links.run_directory import RunDirectory
 from queuebroker import BrokerManager, RendezvousTimeoutError, _sync
@@ -40,9 +40,9 @@ from queuebroker.sockets import SocketQueueBroker
 if TYPE_CHECKING:
     from bus.api.bus import Bus
     from bus.demo.collector import Collector
-    from bus.demo.crew import Part
     from bus.demo.files import FileList
     from bus.demo.machines import Machines
+    from bus.demo.worker_group import Part
     from bus.journal.writer import Journal
 
 __all__ = ["Processes", "environment"]
@@ -57,13 +57,13 @@ _COMMAND: Final = (sys.executable, "-P", "-m", "bus.demo.worker_process")
 
 
 class Processes:
-    """A `bus.demo.crew.Crew`.
+    """A `bus.demo.worker_group.WorkerGroup`.
 
     Args:
         journals: the folder in which each process records, this one by ``journal``.
         workers: the number of workers.
         seconds: the duration of the run.
-        fault: the fault to inject into one queue, a key of `PLANTED`.
+        fault: the fault to inject into one queue, a key of `QUEUE_FAULTS`.
         machines: the two machines; None for one.
     """
 
@@ -103,7 +103,7 @@ class Processes:
 
     @property
     def outage(self) -> Outage | None:
-        """The outage of the link between two machines; see `Crew`."""
+        """The outage of the link between two machines; see `WorkerGroup`."""
         return self._outage
 
     def _planned_outage(self, machines: Machines, seconds: float) -> Outage:
@@ -119,7 +119,7 @@ class Processes:
 
     @property
     def settled(self) -> bool:
-        """True if no worker is to be killed, and no link to be cut; see `Crew`."""
+        """True if no worker is to be killed and no link cut; see `WorkerGroup`."""
         if self._outage is not None and not self._outage.has_ended:
             return False
         dying = [self._running.get(part.name) for part in self._parts if part.dies]
@@ -128,7 +128,7 @@ class Processes:
     # Starting.
 
     def start(self, collector: Collector) -> None:
-        """Start each worker in a process; see `Crew`.
+        """Start each worker in a process; see `WorkerGroup`.
 
         Raises:
             DemoError: one of them ended before it was ready.
@@ -144,8 +144,10 @@ class Processes:
             self._tell(part.name, self._job(part, broker, channels[part.name]))
         while channels:
             queue = self._accept(broker, channels)
-            if self._fault is not None and queue.remote_name == planted_of(self._parts):
-                plant_between_processes(self._fault, queue)
+            if self._fault is not None and queue.remote_name == worker_with_fault(
+                self._parts
+            ):
+                plant_fault_between_processes(self._fault, queue)
             server = _sync.Thread(
                 target=collector.serve, args=(queue,), name=queue.remote_name
             )
@@ -233,7 +235,7 @@ class Processes:
         self._see_end(worker)
 
     def end(self) -> None:
-        """Wait until all workers have ended; see `Crew`."""
+        """Wait until all workers have ended; see `WorkerGroup`."""
         for server in self._servers:
             server.join()
         self._end_outage()
@@ -242,7 +244,7 @@ class Processes:
             raise DemoError(f"cannot go on: {self._outage.failure}")
 
     def abandon(self) -> None:
-        """Disconnect all queues, so that threads and processes end; see `Crew`."""
+        """Disconnect all queues: threads and processes end; see `WorkerGroup`."""
         self._manager.close(disconnect=True)
         self._end_outage()
         self._dismiss()

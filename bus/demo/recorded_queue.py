@@ -13,7 +13,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from queuebroker import DisconnectedQueueError, _sync
 from queuebroker.observer import Reason
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordedConnector", "RecordedQueue", "new_channel"]
 
 _NUMBER: Final = struct.Struct("<Q")
-_MET: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
+_MET: Final = (RecordKind.ACCEPT_END, RecordKind.CONNECT_END)
 
 
 def new_channel() -> int:
@@ -90,14 +90,16 @@ class RecordedQueue:
         numbered = list(enumerate(messages, self._sent + 1))
         # Recorded before the send: the peer may receive and record them at once.
         for number, data in numbered:
-            self._note(Kind.SEND, self._there, number, len(data))
+            self._note(RecordKind.SEND, self._there, number, len(data))
         self._sent += len(numbered)
         try:
             self._queue.send_many([_NUMBER.pack(one) + data for one, data in numbered])
         except DisconnectedQueueError:
             for number, data in numbered:
                 reason = Reason.HALF_DISCONNECTED
-                self._note(Kind.DROP, self._there, number, len(data), reason=reason)
+                self._note(
+                    RecordKind.DROP, self._there, number, len(data), reason=reason
+                )
             raise
 
     def receive(self) -> bytes:
@@ -107,13 +109,17 @@ class RecordedQueue:
             whole = self._take()
         except DisconnectedQueueError as error:
             if error.side == "remote":
-                self._note(Kind.CLOSE_SEEN, self._here, reason=Reason.DISCONNECTED)
+                self._note(
+                    RecordKind.CLOSE_SEEN, self._here, reason=Reason.DISCONNECTED
+                )
             raise
         waited_ns = _sync.monotonic_ns() - began
         (number,) = _NUMBER.unpack_from(whole)
         data = whole[_NUMBER.size :]
         depth = self._queue.pending
-        self._note(Kind.RECEIVE, self._here, number, len(data), waited_ns, depth=depth)
+        self._note(
+            RecordKind.RECEIVE, self._here, number, len(data), waited_ns, depth=depth
+        )
         return data
 
     @property
@@ -130,7 +136,7 @@ class RecordedQueue:
         if not self._closed:
             self._closed = True
             # Recorded first, as between threads: the peer sees only recorded closes.
-            self._note(Kind.CLOSE_LOCAL, self._here)
+            self._note(RecordKind.CLOSE_LOCAL, self._here)
             self._queue.disconnect()
 
     def __enter__(self) -> Self:
@@ -146,7 +152,7 @@ class RecordedQueue:
 
     def _note(
         self,
-        kind: Kind,
+        kind: RecordKind,
         flow: int,
         seq: int = 0,
         size: int = 0,

@@ -1,8 +1,9 @@
 """A whole run of the demo: tasks index a list of files, and a serial loop does too.
 
-The other files define the tasks, independent of threads and processes; a `Crew` starts
-the workers and carries their content. Commands, their answers and notifications go over
-the bus; content goes over queues. Both are recorded. The main thread is the console.
+The other files define the tasks, independent of threads and processes; a `WorkerGroup`
+starts the workers and carries their content. Commands, their answers and notifications
+go over the bus; content goes over queues. Both are recorded. The main thread is the
+console.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import attrs
 
 from bus.api.membership import open_bus
 from bus.config import BusConfig
-from bus.demo.agenda import Agenda
 from bus.demo.collector import COLLECTOR, Collector
-from bus.demo.crew import BUS, FAR, NEAR
+from bus.demo.inventory import Inventory, serial_inventory
 from bus.demo.lister import LISTER, Lister
 from bus.demo.machines import Machines, impatient
 from bus.demo.messages import ENCODERS, sent
 from bus.demo.outage import CABLE
 from bus.demo.outcome import Outcome
 from bus.demo.processes import Processes
-from bus.demo.stock import Stock, serial_stock
 from bus.demo.threads import Threads
+from bus.demo.work_list import WorkList
+from bus.demo.worker_group import BUS, FAR, NEAR
 from bus.errors import BusyError, DemoError
 from bus.journal.writer import Journal
 from bus.links.run_directory import run_base
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus.api.bus import Bus
-    from bus.demo.crew import Crew
     from bus.demo.files import FileList
-    from bus.demo.messages import News
+    from bus.demo.messages import Event
+    from bus.demo.worker_group import WorkerGroup
     from bus.message import Incoming, Presence
 
-__all__ = ["take_stock"]
+__all__ = ["take_inventory"]
 
 
-def take_stock(
+def take_inventory(
     files: FileList,
     journals: Path,
     *,
@@ -56,7 +57,7 @@ def take_stock(
     machines: int = 1,
     fault: str | None = None,
     begun: Callable[[Path], None] = lambda _: None,
-    news: Callable[[News], None] = lambda _: None,
+    on_event: Callable[[Event], None] = lambda _: None,
 ) -> Outcome:
     """Index a list of files with tasks on a bus, and once serially.
 
@@ -68,7 +69,7 @@ def take_stock(
     fault: the fault to inject into one queue, a key of `FAULTS`.
     begun: called in this thread, before any work, once the bus is open, with the folder
       in which this process records.
-    news: called in this thread with each report of progress.
+    on_event: called in this thread with each report of progress.
 
     Raises:
         OSError: the journal cannot be made.
@@ -83,7 +84,7 @@ def take_stock(
         bus = stack.enter_context(_demo_bus(journal, site))
         assert journal.folder is not None
         begun(journal.folder)
-        crew: Crew = (
+        workers: WorkerGroup = (
             Threads(bus, journal, files, fault)
             if processes is None
             else Processes(
@@ -91,14 +92,14 @@ def take_stock(
             )
         )
         try:
-            done = _work(bus, crew, len(files), seconds, news)
+            done = _work(bus, workers, len(files), seconds, on_event)
         except BaseException:
             # After an interrupt, stop everything that was started.
-            crew.abandon()
+            workers.abandon()
             raise
-    times = None if crew.outage is None else crew.outage.times
+    times = None if workers.outage is None else workers.outage.times
     return Outcome(
-        done.stocks, serial_stock(files), done.seconds, times, done.unanswered
+        done.inventories, serial_inventory(files), done.seconds, times, done.unanswered
     )
 
 
@@ -106,7 +107,7 @@ def take_stock(
 class _Work:
     """What the tasks have done; see `Outcome`."""
 
-    stocks: tuple[Stock, ...]
+    inventories: tuple[Inventory, ...]
     seconds: float
     unanswered: Mapping[str, int]
 
@@ -165,37 +166,45 @@ def _discard(journal: Journal) -> None:
 
 def _work(
     bus: Bus,
-    crew: Crew,
+    workers: WorkerGroup,
     files: int,
     seconds: float,
-    news: Callable[[News], None],
+    on_event: Callable[[Event], None],
 ) -> _Work:
     """Let all tasks do their work.
 
     files: the number of files in a pass.
     """
-    collector = Collector(bus, files=files, workers=len(crew.names), paused=crew.paused)
-    two_machines = crew.outage is not None
+    count, paused = len(workers.names), workers.paused
+    collector = Collector(bus, files=files, workers=count, paused=paused)
+    two_machines = workers.outage is not None
     heard = _listen(bus, [CABLE] if two_machines else [])
-    crew.start(collector)
+    workers.start(collector)
     began = _sync.monotonic()
 
     def again() -> bool:
-        return _sync.monotonic() - began < seconds or not crew.settled
+        return _sync.monotonic() - began < seconds or not workers.settled
 
-    agenda = Agenda(files, again)
+    work_list = WorkList(files, again)
     others = [FAR] if two_machines else []
-    lister = Lister(bus, agenda, ahead=crew.ahead, awaited=crew.names, machines=others)
+    lister = Lister(
+        bus,
+        work_list,
+        ahead=workers.ahead,
+        awaited=workers.names,
+        machines=others,
+    )
     for each in heard:
-        news(each)
+        on_event(each)
     elapsed = _sync.monotonic() - began
-    crew.end()
-    numbers = range(1, agenda.passes + 1)
-    stocks = tuple(collector.stocks.get(each, Stock()) for each in numbers)
-    return _Work(stocks, elapsed, lister.unanswered)
+    workers.end()
+    numbers = range(1, work_list.passes + 1)
+    found = collector.inventories
+    inventories = tuple(found.get(each, Inventory()) for each in numbers)
+    return _Work(inventories, elapsed, lister.unanswered)
 
 
-def _listen(bus: Bus, others: Iterable[str]) -> Iterator[News]:
+def _listen(bus: Bus, others: Iterable[str]) -> Iterator[Event]:
     """Subscribe to reports of the work; iterate until the collector leaves.
 
     others: the names of further tasks that report.
@@ -212,7 +221,7 @@ def _listen(bus: Bus, others: Iterable[str]) -> Iterator[News]:
         console.subscribe(name, heard.append, overflow="error")
     console.watch(COLLECTOR, seen.append)
 
-    def listening() -> Iterator[News]:
+    def listening() -> Iterator[Event]:
         while not seen or seen[0].here:
             here.poll(None)
             while heard:

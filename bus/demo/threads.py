@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.crew import late
-from bus.demo.plant import plant
+from bus.demo.faults import plant_fault
 from bus.demo.worker import Worker
+from bus.demo.worker_group import late
 from queuebroker import BrokerManager, QueueBroker, Task
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _NAMES: Final = (LEAVER, "worker/2", "worker/3")
 
 
 class Threads:
-    """A `bus.demo.crew.Crew`.
+    """A `bus.demo.worker_group.WorkerGroup`.
 
     Args:
-        fault: the fault to inject into one queue, a key of `plant.FAULTS`.
+        fault: the fault to inject into one queue, a key of `faults.FAULTS`.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class Threads:
 
     @property
     def outage(self) -> None:
-        """None: there is one machine; see `Crew`."""
+        """None: there is one machine; see `WorkerGroup`."""
 
     @property
     def settled(self) -> bool:
-        """True: no worker is killed here; see `Crew`."""
+        """True: no worker is killed here; see `WorkerGroup`."""
         return True
 
     def paused(self, worker: str) -> None:
         """Do nothing: no worker pauses here."""
 
     def start(self, collector: Collector) -> None:
-        """Start each worker in a thread of the bus; see `Crew`."""
+        """Start each worker in a thread of the bus; see `WorkerGroup`."""
         broker = QueueBroker(COLLECTOR, manager=self._manager)
         first = late(len(self._files), len(_NAMES), 0.8)
         for name in _NAMES:
@@ -67,7 +67,7 @@ class Threads:
             thread.call_soon(partial(worker.connect, COLLECTOR, CONTENT))
             queue = broker.accept(CONTENT)
             if self._fault is not None and leaves:
-                plant(self._fault, queue)
+                plant_fault(self._fault, queue)
             server = Task(broker, collector.serve, queue)
             server.start()
             self._servers.append(server)
@@ -76,11 +76,11 @@ class Threads:
             worker.register(self._bus, thread)
 
     def end(self) -> None:
-        """Wait until all workers have ended; see `Crew`."""
+        """Wait until all workers have ended; see `WorkerGroup`."""
         for server in self._servers:
             server.join()
         self._manager.close()
 
     def abandon(self) -> None:
-        """Disconnect all queues, so that the threads end; see `Crew`."""
+        """Disconnect all queues, so that the threads end; see `WorkerGroup`."""
         self._manager.close(disconnect=True)

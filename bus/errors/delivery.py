@@ -85,8 +85,8 @@ class AddresseeGoneError(BusError):
 class MovedError(BusError):
     """The addressee has moved to another machine (BUS-MOVE-9).
 
-    The message was not delivered. With `BusConfig.follow_moves` the process of the
-    sender sends it to the new address instead.
+    The message was not delivered. With `BusConfig.follow_moved_tasks` the process of
+    the sender sends it to the new address instead.
 
     name: the addressee, as it was written.
     address: its new address.
@@ -96,7 +96,7 @@ class MovedError(BusError):
     def __init__(self, name: str, address: str, bus: str = "") -> None:
         super().__init__(
             f"cannot deliver to {name!r}: the task has moved to {address!r}: "
-            "send there, or set BusConfig.follow_moves"
+            "send there, or set BusConfig.follow_moved_tasks"
         )
         self.name: str = name
         self.address: str = address

@@ -17,7 +17,7 @@ from bus.message import Kind as MessageKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.journal.writer import Journal
+    from bus.journal.recorder import Emit
 
 __all__ = ["BusRecorder"]
 
@@ -25,9 +25,9 @@ _log = logging.getLogger("bus.journal")
 
 _SORTS: Final = {
     MessageKind.COMMAND: 0,
-    MessageKind.NOTIFICATION: Flag.MULTICAST,
+    MessageKind.NOTIFICATION: Flag.NOTIFICATION,
     MessageKind.COMMAND_RESPONSE: Flag.ANSWER,
-    MessageKind.NOTIFICATION_RESPONSE: Flag.MULTICAST | Flag.ANSWER,
+    MessageKind.NOTIFICATION_RESPONSE: Flag.NOTIFICATION | Flag.ANSWER,
 }
 
 
@@ -36,8 +36,8 @@ class BusRecorder:
 
     ::
 
-        recorder = BusRecorder(journal)
-        recorder.registered(process, "")
+        recorder = BusRecorder(journal.emit, journal.name)
+        recorder.on_registered(process, "")
         recorder(BusOperation.COMMAND, origin, mid, destination, 0, len(body))
 
     A registration is identified by its number (`RegistrationId.number`), which is
@@ -85,11 +85,11 @@ class BusRecorder:
     notification that finds no room on its way to other processes.
     """
 
-    __slots__ = ("_emit", "_journal")
+    __slots__ = ("_emit", "_name")
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal: Final = journal
-        self._emit: Callable[..., None] = journal.emit
+    def __init__(self, emit: Emit, name: Callable[[str], int]) -> None:
+        self._name: Final = name
+        self._emit: Callable[..., None] = emit
 
     def __call__(
         self,
@@ -133,7 +133,7 @@ class BusRecorder:
         joins.
         """
         try:
-            task = self._journal.name(name)
+            task = self._name(name)
             self._emit(
                 BusOperation.REGISTER,
                 flow=registration,
@@ -175,8 +175,7 @@ class BusRecorder:
         reason: BusReason | int,
     ) -> None:
         try:
-            name = self._journal.name
-            task, peer = name(process), name(machine)
+            task, peer = self._name(process), self._name(machine)
             self._emit(operation, reason=reason, mid=pid, task=task, peer=peer)
         except Exception:  # noqa: BLE001 - as above
             self._switch_off()

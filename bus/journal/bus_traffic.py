@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.journal.finding import Finding, Place
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from bus.journal.wording import AT_PROCESS, INSPECTOR, ON_MACHINE, PID, PROCESS
 
 if TYPE_CHECKING:
@@ -28,18 +28,29 @@ if TYPE_CHECKING:
 
 __all__ = ["BusTraffic", "sort_of"]
 
-_ACCEPTS: Final = frozenset({int(Kind.COMMAND), int(Kind.RESPOND), int(Kind.NOTIFY)})
+_ACCEPTS: Final = frozenset(
+    {int(RecordKind.COMMAND), int(RecordKind.RESPOND), int(RecordKind.NOTIFY)}
+)
 _EXPLAINS: Final = frozenset(
-    {int(Kind.DISCARD), int(Kind.UNDELIVERED), int(Kind.IN_DOUBT)}
+    {int(RecordKind.DISCARD), int(RecordKind.UNDELIVERED), int(RecordKind.IN_DOUBT)}
 )
 _KINDS: Final = (
     _ACCEPTS
     | _EXPLAINS
-    | {int(Kind.RELAY_OUT), int(Kind.RELAY_IN), int(Kind.EXTRACT), int(Kind.DELIVER)}
+    | {
+        int(RecordKind.RELAY_OUT),
+        int(RecordKind.RELAY_IN),
+        int(RecordKind.EXTRACT),
+        int(RecordKind.DELIVER),
+    }
 )
-_SORT: Final = int(Flag.MULTICAST | Flag.ANSWER)
+_SORT: Final = int(Flag.NOTIFICATION | Flag.ANSWER)
 
-_DELIVER, _OUT, _IN = int(Kind.DELIVER), int(Kind.RELAY_OUT), int(Kind.RELAY_IN)
+_DELIVER, _OUT, _IN = (
+    int(RecordKind.DELIVER),
+    int(RecordKind.RELAY_OUT),
+    int(RecordKind.RELAY_IN),
+)
 
 # A record of a message: its kind, hop, journal (as a list index), n and mono.
 _STEP: Final = struct.Struct("<BBIqq")
@@ -119,12 +130,12 @@ class BusTraffic:
         """Add a record of the bus; ``task`` is the name in the record."""
         kind = record.kind
         self._journals.setdefault(journal, len(self._journals))
-        if kind == Kind.REGISTER:
+        if kind == RecordKind.REGISTER:
             self._homes.setdefault(record.flow, set()).add(journal)
             if task:
                 known = self.names.get(record.flow, task)
                 self.names[record.flow] = min(known, task)
-        elif kind == Kind.DEREGISTER:
+        elif kind == RecordKind.DEREGISTER:
             self._left.add(record.flow)
         elif kind in _KINDS:
             self._of_message(journal, record)
@@ -224,9 +235,9 @@ class BusTraffic:
             kind, record.hop, self._journals[journal], record.n, record.mono
         )
         # An EXTRACT only shows that this journal holds a record of the message.
-        if kind != Kind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:
+        if kind != RecordKind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:
             line.steps[mid] = steps + step
-        if kind == Kind.DELIVER:
+        if kind == RecordKind.DELIVER:
             line.delivered = max(line.delivered, mid)
             if not sort & Flag.ANSWER:
                 self._in_turn(
@@ -234,7 +245,7 @@ class BusTraffic:
                     line,
                     Place(journal, record.n, record.mono),
                 )
-        elif kind == Kind.RELAY_IN:
+        elif kind == RecordKind.RELAY_IN:
             line.arrived = max(line.arrived, mid)
 
     def _suspects(self) -> Iterator[tuple[_Key, Line, Message]]:
@@ -288,11 +299,11 @@ def _unpacked(steps: bytes, journals: Sequence[int]) -> Message:
         place = Place(journal, n, mono)
         if kind in _ACCEPTS:
             message.accepted = min(message.accepted or place, place, key=_order)
-        elif kind == Kind.DELIVER:
+        elif kind == RecordKind.DELIVER:
             message.delivered.append(place)
-        elif kind == Kind.RELAY_OUT:
+        elif kind == RecordKind.RELAY_OUT:
             message.out.append(Crossing(place, hop))
-        elif kind == Kind.RELAY_IN:
+        elif kind == RecordKind.RELAY_IN:
             message.into.append(Crossing(place, hop))
         elif kind in _EXPLAINS:
             message.explained = True

@@ -35,7 +35,7 @@ flow      the destination: the number of a registration, or of a process for a
           DEREGISTER, the registration itself.
 origin    the number of the registration that sent it.
 mid       number of the message at its origin; of an answer, that of the question.
-flags     MULTICAST for a notification, ANSWER for an answer to anything.
+flags     NOTIFICATION for a notification, ANSWER for an answer to anything.
 hop       how many links it has crossed, including the one of this record.
 size      bytes of the message, saturating; 0 if unknown.
 task      in REGISTER the name that was taken.
@@ -78,8 +78,8 @@ __all__ = [
     "RECORD_BYTES",
     "RECORD_VERSION",
     "Flag",
-    "Kind",
     "Record",
+    "RecordKind",
     "dtype",
     "kind_name",
     "mark",
@@ -119,7 +119,7 @@ _MARK_MODULUS: Final = 2**32 - 1
 _MARK_SHIFT: Final = 0x51424A31
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """The kind of a record. Below 16 the journal's own, from 64 on the bus's."""
 
     OPEN = 1
@@ -164,12 +164,12 @@ class Kind(enum.IntEnum):
 class Flag(enum.IntFlag):
     """Bits of `flags`. The queue kinds set none of them.
 
-    A message of the bus is a command if it is neither MULTICAST nor ANSWER.
+    A message of the bus is a command if it is neither NOTIFICATION nor ANSWER.
     """
 
     ERROR = 1
     REMOTE = 2
-    MULTICAST = 4
+    NOTIFICATION = 4
     PAYLOAD = 8  # the payload was captured in the blob file
     TRUNCATED = 16
     ANSWER = 32
@@ -216,7 +216,7 @@ def mark(n: int) -> int:
 def kind_name(kind: int) -> str:
     """Return the lower-case name of a kind, ``kind-77`` for an unknown one."""
     try:
-        return Kind(kind).name.lower()
+        return RecordKind(kind).name.lower()
     except ValueError:
         return f"kind-{kind}"
 

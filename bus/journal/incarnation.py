@@ -18,7 +18,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bus.journal.format import RECORD, RECORD_VERSION, Kind
+from bus.journal.format import RECORD, RECORD_VERSION, RecordKind
 from bus.journal.header import SegmentHeader
 from bus.journal.meta import META_FILE, Meta
 from bus.journal.recorder import exhausted
@@ -86,7 +86,7 @@ class Incarnation:
         try:
             self._supply = Supply(self.folder, header, max_segments)
             self.meta = Meta(self.folder, machine, header)
-            _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
+            _write(self._supply.current.take(), RecordKind.OPEN, origin=_sync.wall_ns())
             self._start()
         except OSError:
             # A partial folder would be read as a journal that lost every record.
@@ -194,7 +194,7 @@ class Incarnation:
             self._last.extend(itertools.islice(draws, 1))
             if not self._last and not self._supply.advance():
                 return
-        _write(self._last[0], Kind.CLOSE)
+        _write(self._last[0], RecordKind.CLOSE)
 
     def _tell_unnamed(self) -> None:
         """Log once that names could not be written; the recorder must not log."""
@@ -238,7 +238,7 @@ class Incarnation:
         if slot is None:
             self._lost_told -= lost
         else:
-            _write(slot, Kind.LOST, seq=lost)
+            _write(slot, RecordKind.LOST, seq=lost)
 
     def _keep_house(self) -> None:
         while True:
@@ -276,7 +276,7 @@ class Incarnation:
         """
         slot = self.draw()
         if slot is not None:
-            _write(slot, Kind.CLOCK, origin=_sync.wall_ns())
+            _write(slot, RecordKind.CLOCK, origin=_sync.wall_ns())
 
     def _wake_locked(self) -> None:
         """Wake the housekeeper, if it sleeps or is about to."""
@@ -285,7 +285,7 @@ class Incarnation:
             parker.release()
 
 
-def _write(slot: Slot, kind: Kind, seq: int = 0, origin: int = 0) -> int:
+def _write(slot: Slot, kind: RecordKind, seq: int = 0, origin: int = 0) -> int:
     """Write a record of the journal's own; return its number."""
     n, offset, mark, target = slot
     mono = _sync.monotonic_ns()

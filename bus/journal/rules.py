@@ -35,7 +35,7 @@ Terms, by the names of the record's fields, with *port* for `mid`:
 
 * A *journal of the bus* holds a record with a kind in 64..88. A *bus record* has a kind
   in 72..88. Its *message* is (`origin`, sort, `mid`, `flow`), where the *sort* is the
-  bits MULTICAST and ANSWER of `flags`; an *answer* has the latter. Its *line* is the
+  bits NOTIFICATION and ANSWER of `flags`; an *answer* has the latter. Its *line* is the
   message without `mid`. A message is *accepted* by a COMMAND, RESPOND or NOTIFY,
   *explained* by a DISCARD, UNDELIVERED or IN_DOUBT.
 * The *home* of a registration (or process) x is each journal with a REGISTER whose
@@ -81,9 +81,9 @@ __all__ = [
 SORTS: Final = MappingProxyType(
     {
         0: "command",
-        int(Flag.MULTICAST): "notification",
+        int(Flag.NOTIFICATION): "notification",
         int(Flag.ANSWER): "answer to a command",
-        int(Flag.MULTICAST | Flag.ANSWER): "answer to a notification",
+        int(Flag.NOTIFICATION | Flag.ANSWER): "answer to a notification",
     }
 )
 

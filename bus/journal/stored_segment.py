@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import attrs
 
 from bus.errors import JournalError
-from bus.journal.format import RECORD, RECORD_BYTES, Kind, Record, dtype
+from bus.journal.format import RECORD, RECORD_BYTES, Record, RecordKind, dtype
 from bus.journal.header import (
     HEADER_BYTES,
     LOST,
@@ -124,9 +124,9 @@ class StoredSegment:
     def closes(self) -> bool:
         """True if one of its valid records is a CLOSE."""
         kinds = self.body[::RECORD_BYTES]
-        slot = kinds.find(Kind.CLOSE)
+        slot = kinds.find(RecordKind.CLOSE)
         while slot in self.invalid:
-            slot = kinds.find(Kind.CLOSE, slot + 1)
+            slot = kinds.find(RecordKind.CLOSE, slot + 1)
         return slot >= 0
 
     def records(self) -> Iterator[Record]:

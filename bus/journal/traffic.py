@@ -16,7 +16,7 @@ from bus.journal.bus_traffic import BusTraffic
 from bus.journal.deaths import Deaths
 from bus.journal.finding import Finding, Place
 from bus.journal.flow import End, Flow
-from bus.journal.format import Kind, Record
+from bus.journal.format import Record, RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "Traffic"]
 
-_FIRST: Final = int(Kind.BIND)
-_LAST: Final = int(Kind.DROP)
-_SEND, _RECEIVE = int(Kind.SEND), int(Kind.RECEIVE)
-_DROP, _CLOSE_LOCAL = int(Kind.DROP), int(Kind.CLOSE_LOCAL)
+_FIRST: Final = int(RecordKind.BIND)
+_LAST: Final = int(RecordKind.DROP)
+_SEND, _RECEIVE = int(RecordKind.SEND), int(RecordKind.RECEIVE)
+_DROP, _CLOSE_LOCAL = int(RecordKind.DROP), int(RecordKind.CLOSE_LOCAL)
 _BEGIN_OF: Final = {
-    int(Kind.ACCEPT_END): int(Kind.ACCEPT_BEGIN),
-    int(Kind.CONNECT_END): int(Kind.CONNECT_BEGIN),
+    int(RecordKind.ACCEPT_END): int(RecordKind.ACCEPT_BEGIN),
+    int(RecordKind.CONNECT_END): int(RecordKind.CONNECT_BEGIN),
 }
 _BEGINS: Final = frozenset(_BEGIN_OF.values())
-_BUS: Final = int(Kind.REGISTER)
-_LAST_OF_BUS: Final = int(Kind.IN_DOUBT)
-_LINK_DOWN: Final = int(Kind.LINK_DOWN)
+_BUS: Final = int(RecordKind.REGISTER)
+_LAST_OF_BUS: Final = int(RecordKind.IN_DOUBT)
+_LINK_DOWN: Final = int(RecordKind.LINK_DOWN)
 _OPEN: Final = [None, None]
 
 
@@ -213,7 +213,7 @@ class Traffic:
         place = Place(self._journal, record.n, record.mono)
         task, peer = self._name(record.task), self._name(record.peer)
         met = Meeting(record.kind, place, record.seq, record.port, task, peer)
-        if record.kind == Kind.ACCEPT_END:
+        if record.kind == RecordKind.ACCEPT_END:
             channel.accepts.append(met)
             channel.names = task, peer
         else:

@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Final
 from bus.at_exit import call_at_exit, do_not_call_at_exit
 from bus.events import BusOperation, BusReason
 from bus.journal.format import COUNT_MAX, RECORD, RECORD_BYTES, RECORD_VERSION
+from bus.journal.header import HEADER_BYTES
+from bus.journal.incarnation import Incarnation
 from bus.journal.recorder import Emit, Fields, exhausted, flow_of, make_recorder
 from queuebroker import _sync
 from queuebroker.closable import Closable
 from queuebroker.observer import Observer
 
 if TYPE_CHECKING:
-    from bus.journal.incarnation import Incarnation
+    from bus.journal.bus_recorder import BusRecorder
     from bus.journal.segment import Slot
 
 __all__ = ["Journal"]
@@ -98,8 +100,6 @@ class Journal(Closable):
             raise ValueError(
                 f"max_segments must be >= {SEGMENTS_MIN}, got {max_segments}"
             )
-        from bus.journal.header import HEADER_BYTES  # noqa: PLC0415 - see `_begin`
-
         self._parent = Path(directory)
         self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
         self._file_bytes = HEADER_BYTES + self._slots * RECORD_BYTES
@@ -141,6 +141,12 @@ class Journal(Closable):
         """Return the `flow` for `emit` of a channel's direction; channel 0 is none."""
         incarnation = self._current()
         return flow_of(incarnation.base if incarnation else 0, channel, direction)
+
+    def _trace_sink(self) -> BusRecorder:
+        """Return a new recorder of one process on one bus, for `bus.open_bus`."""
+        from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - of buses only
+
+        return BusRecorder(self.emit, self.name)
 
     def record_death(
         self, pid: int, *, machine: str | None = None, process: str = ""
@@ -219,9 +225,6 @@ class Journal(Closable):
     # Opening, also in a forked child.
 
     def _begin(self) -> Incarnation:
-        # Every bus imports this module, and few record.
-        from bus.journal.incarnation import Incarnation  # noqa: PLC0415 - see above
-
         return Incarnation(
             self._parent,
             self._machine,

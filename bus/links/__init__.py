@@ -17,7 +17,7 @@ rounds, shutdown                the work of the comm thread between two sleeps; 
 fast_path_driver                the fast path, on which a task thread uses a link itself
 peer_log, monitor_leases        log lines about peers; listeners of the frame monitor
 comm_thread                     the thread that serves all links
-network                         how processes find one another:
+process_network                 how processes find one another:
 run_directory, socket_network   on one machine, and between machines
 socket_listeners, peer_trust    the sockets for links; the peers that may have one
 announcement_group, announcer   datagrams between machines that do not know each other;

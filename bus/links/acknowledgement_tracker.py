@@ -63,11 +63,15 @@ class AcknowledgementTracker:
 
     # For any thread.
 
-    def note(self, message: Incoming) -> None:
-        """Note that a task took, or dropped, a remote message."""
-        taken = (message._receipt, message._number, 1, message._size)
-        self._taken.append(taken)
+    def note(self, message: Incoming) -> bool:
+        """Note that a task took, or dropped, a remote message; return True if urgent.
+
+        In an exchange the answer to the message will acknowledge it.
+        """
+        receipt = message._receipt
+        self._taken.append((receipt, message._number, 1, message._size))
         self._bytes += message._size
+        return self.is_due(watched=receipt.peer.acks.in_exchange)
 
     def note_run(self, run: InboundRun) -> bool:
         """Note that a task reads, or has read, from a run; return True if urgent.

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bus.config import BusConfig
+    from bus.core.hooks import Watcher
     from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
-    from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.wire import Identity
     from bus.links.link_policy import LinkBroker, LinkPolicy
     from bus.links.link_poller import LinkPoller
@@ -272,17 +272,17 @@ class CommThread:
         self._thread.join()
 
     @property
-    def monitor(self) -> FrameMonitor | None:
-        """The monitor of the frames of all links; None without listeners (OPEN-12)."""
-        return self._rounds.monitor
+    def watcher(self) -> Watcher | None:
+        """Sees the frames of all links; None if no feature asks for them."""
+        return self._rounds.watcher
 
-    @monitor.setter
-    def monitor(self, monitor: FrameMonitor | None) -> None:
+    @watcher.setter
+    def watcher(self, watcher: Watcher | None) -> None:
         # Under ``hold``, as the end of the comm thread: in either order the links of an
         # ended thread stay reserved.
         with self._rounds.hold:
-            self._rounds.monitor = monitor
-            self._rounds.links_reserved = monitor is not None or self._ended
+            self._rounds.watcher = watcher
+            self._rounds.links_reserved = watcher is not None or self._ended
 
     # For the exchange.
 
@@ -299,14 +299,13 @@ class CommThread:
 
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
-        if message._receipt is not None:
-            tracker = self._acknowledgement_tracker
-            tracker.note(message)
-            watched = message._receipt.peer.acks.in_exchange
-            if tracker.is_due(watched=watched):
-                self._rounds.wake()
+        urgent = message._receipt is not None and self._acknowledgement_tracker.note(
+            message
+        )
+        if urgent:
+            self._rounds.wake()
         if self._inbound_delivery.holds(message._to):
-            self._resume_if_roomy(message._to, message._account)
+            self._resume_if_half_free(message._to, message._account)
 
     def on_run_progress(self, run: InboundRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
@@ -315,12 +314,12 @@ class CommThread:
             if tracker.note_run(run) and not tracker.acknowledges_soon(run._to.host):
                 self._rounds.wake()
         if self._inbound_delivery.holds(run._to):
-            self._resume_if_roomy(run._to, run._account)
+            self._resume_if_half_free(run._to, run._account)
 
-    def _resume_if_roomy(self, entry: Entry, account: Account) -> None:
+    def _resume_if_half_free(self, entry: Entry, account: Account) -> None:
         # Not for each message that the task takes: a resume would then deliver the
         # held-back messages one by one.
-        if account.roomy:
+        if account.is_half_free:
             self._exchange.decide(lambda: [Resume(entry)])
 
     def on_room(self, entry: Entry) -> None:

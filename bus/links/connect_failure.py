@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.core.remote.dial_failures import DialFailure
+from bus.core.remote.master_dialler import DialFailure
 from queuebroker import _net
 from queuebroker.errors import (
     QueueBrokerError,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from bus.payload import Payload
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
+
+    # A link, and the frame of a message that is accounted for as sent on it.
+    _Sent: TypeAlias = tuple["_WaitableLink", bytes | Batch]
 
 __all__ = ["FastPathDriver"]
 
@@ -144,7 +147,7 @@ class FastPathDriver:
         self,
         peer: Peer,
         source: Entry,
-        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | Batch | None],
+        event: Callable[[Peer, Incoming, Payload], _Sent | None],
         question: Incoming,
         payload: Payload,
     ) -> bool:
@@ -153,12 +156,10 @@ class FastPathDriver:
             return False  # this message may join the round under way
         try:
             with self.hold:
-                went = self._exchange.send_now(
-                    self._frame, peer, frame_of, question, payload
-                )
-                if went is None:
+                sent = self._exchange.send_now(event, peer, question, payload)
+                if sent is None:
                     return False
-                waitable, frame = went
+                waitable, frame = sent
                 host = source.host
                 if host is not None and host.ident == _sync.get_ident():
                     if host.waits_next:
@@ -176,19 +177,6 @@ class FastPathDriver:
             raise
         return True
 
-    def _frame(
-        self,
-        peer: Peer,
-        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | Batch | None],
-        question: Incoming,
-        payload: Payload,
-    ) -> tuple[_WaitableLink, bytes | Batch] | None:
-        # Checked here, while no action is pending or under way that could send frames.
-        if self._has_earlier_work() or (waitable := self._waitable_link(peer)) is None:
-            return None
-        frame = frame_of(waitable, question, payload)
-        return None if frame is None else (waitable, frame)
-
     def _has_earlier_work(self) -> bool:
         """Return True if the comm thread has something that must go first."""
         rounds = self._rounds
@@ -200,8 +188,13 @@ class FastPathDriver:
             or self._link_pool.sending
         )
 
-    def _waitable_link(self, peer: Peer) -> _WaitableLink | None:
-        """Return the link to a process; None if no task thread may use it."""
+    def _usable_link(self, peer: Peer) -> _WaitableLink | None:
+        """Return the link to a process; None if no task thread may use it now.
+
+        Called while no action is pending or under way that could send frames.
+        """
+        if self._has_earlier_work():
+            return None
         waitable = self._waitable_links.get(peer)
         if waitable is None or waitable.fast_path.link != peer.session.link:
             waitable = self._new_waitable_link(peer)
@@ -289,31 +282,34 @@ class FastPathDriver:
         revision = self._remote.manager.revision
         fast_paths = []
         for peer in self._remote.subscribed_peers(source):
-            waitable = self._waitable_link(peer)
+            waitable = self._usable_link(peer)
             if waitable is None:
                 return revision, source, None
             fast_paths.append(waitable.fast_path)
         return revision, source, fast_paths
 
-    @staticmethod
-    def _command(
-        waitable: _WaitableLink, command: Incoming, _: Payload
-    ) -> bytes | Batch | None:
-        if not command.wants_reply:
-            return waitable.fast_path.command(command, _sync.monotonic())
-        last = waitable.question
-        if len(command._source.mailbox.client.questions.open) > 1 or (
-            last is not None and last._id in last._source.mailbox.client.questions.open
-        ):
-            return None  # shared frames serve a steady stream of questions better
+    def _command(self, peer: Peer, command: Incoming, _: Payload) -> _Sent | None:
+        waitable = self._usable_link(peer)
+        if waitable is None:
+            return None
+        if command.wants_reply:
+            last = waitable.question
+            if len(command._source.mailbox.client.questions.open) > 1 or (
+                last is not None
+                and last._id in last._source.mailbox.client.questions.open
+            ):
+                return None  # shared frames serve a steady stream of questions better
         frame = waitable.fast_path.command(command, _sync.monotonic())
-        if frame is not None:
+        if frame is None:
+            return None
+        if command.wants_reply:
             waitable.question = command
-        return frame
+        return waitable, frame
 
-    def _answer(
-        self, waitable: _WaitableLink, question: Incoming, payload: Payload
-    ) -> bytes | Batch | None:
+    def _answer(self, peer: Peer, question: Incoming, payload: Payload) -> _Sent | None:
+        waitable = self._usable_link(peer)
+        if waitable is None:
+            return None
         # The answer acknowledges the question; no other frame is needed for that.
         host = question._to.host
         taken = None
@@ -321,7 +317,8 @@ class FastPathDriver:
             taken = self._acknowledgement_tracker.take_single()
         if taken:
             self._remote.inbound_messages.on_extracted(taken, _sync.monotonic())
-        return waitable.fast_path.answer(question, payload)
+        frame = waitable.fast_path.answer(question, payload)
+        return None if frame is None else (waitable, frame)
 
     def _new_waitable_link(self, peer: Peer) -> _WaitableLink | None:
         link = peer.session.link

@@ -216,7 +216,7 @@ class _Held:
         host = message._to.host
         if host is not None:
             with host.inbox.lock:
-                account.turned_away += 1
+                account.refused += 1
 
 
 def _account(notification: Incoming) -> Account:
@@ -292,13 +292,13 @@ def _offer(entry: Entry, message: Incoming) -> bool:
                 return False
             else:
                 # A notifier of another process is never made to wait (BUS-FLOW-6).
-                _turn_away(message, account)
+                _refuse(message, account)
         return True
 
 
-def _turn_away(message: Incoming, account: Account) -> None:
+def _refuse(message: Incoming, account: Account) -> None:
     """Add the message, and its gap, to the gap of the next notification."""
     host = message._to.host
     if host is not None:
         with host.inbox.lock:
-            account.turn_away_locked(message)
+            account.refuse_locked(message)

@@ -62,7 +62,7 @@ class JoinState:
         elif (refusal := links.refusal) is not None:
             links.refusal = None
             self._refusals += 1
-            error = _turned_away(self._me, refusal)
+            error = _error_of(self._me, refusal)
             # The previous holder of the name may have just ended, unnoticed so far.
             again = refusal.reason is Reason.DUPLICATE and self._refusals < _REFUSALS
             if error is not None and not again:
@@ -78,7 +78,7 @@ class JoinState:
         self.verdict.settle(AccessDeniedError(f"join bus {self._me.bus!r}", why))
 
 
-def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
+def _error_of(me: Identity, refusal: Refused) -> BusError | None:
     """Return the error for a refusal by the master.
 
     None if the master may answer differently the next time.

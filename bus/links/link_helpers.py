@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bus.core.remote.dial_failures import DialFailure
+from bus.core.remote.master_dialler import DialFailure
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.connect_failure import connect_failure
 from bus.threads.internal_errors import InternalErrors

@@ -24,9 +24,6 @@ from bus.core.wire.memory_frames import (
     SlabAnswer,
 )
 from bus.errors import ArenaFullError, WireError
-from bus.links.lent_bodies import LentBodies
-from bus.links.shared_bodies import SharedBodies
-from bus.multicast.arena import Arena
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -35,6 +32,8 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.core.wire import Frame
+    from bus.links.lent_bodies import LentBodies
+    from bus.links.shared_bodies import SharedBodies
     from bus.shared_memory_info import SharedMemoryInfo
     from bus.threads.loan_request import LoanRequest
 
@@ -107,15 +106,20 @@ class LinkMemory:
         self._known_at: Final[set[int]] = set()
         self._unshared_at: Final[set[int]] = set()
         self.ended_at: Collection[int] = ()
-        if config.arena:
+        if config.shared_memory:  # else the modules of shared memory are not loaded
+            from bus.links.lent_bodies import LentBodies  # noqa: PLC0415 - see above
+
             self._lent = LentBodies(process_id, config.message_bytes_max, on_ended)
             self.ended_at = self._lent.ended_at
             self._shared = self._new_shared()
 
     def _new_shared(self) -> SharedBodies:
+        from bus.links.shared_bodies import SharedBodies  # noqa: PLC0415 - see `__init__`
+        from bus.multicast.arena import Arena  # noqa: PLC0415 - likewise
+
         config = self._config
         return SharedBodies(
-            Arena(config.arena_bytes, share=config.arena_share),
+            Arena(config.arena_bytes, share=config.arena_share_per_recipient),
             config.arena_threshold_bytes,
             self._process_id,
             self._on_ended,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.remote.dial_failures import DialFailure
+from bus.core.remote.master_dialler import DialFailure
 from queuebroker import _sync
 
 if TYPE_CHECKING:

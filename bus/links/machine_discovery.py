@@ -134,7 +134,7 @@ class MachineDiscovery:
 
     def on_event(self, event: Event) -> None:
         """Let the comm thread decide on a change of the known machines."""
-        machines = self._comm.remote.discovered_machines
+        machines = self._comm.remote.machines
         self._comm.decide(lambda: machines.on_event(event, _sync.monotonic()))
 
     def report(self, text: str) -> None:

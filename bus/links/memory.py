@@ -213,7 +213,7 @@ class MemoryNetwork:
 def _introduce(master: CommThread, machine: str, other: str) -> None:
     """Notify a machine's master of the address of another one's; the lower dials."""
     where, patience_s = (_master_of(other),), 0.0 if machine < other else _PATIENCE_S
-    found = master.remote.discovered_machines.on_found
+    found = master.remote.machines.on_found
     master.decide(lambda: found(other, where, _sync.monotonic(), patience_s))
 
 

@@ -36,13 +36,9 @@ class MonitorLeases:
     Args:
         exchange: the exchange of the process.
         manager: the manager of the thread in which all methods run.
-
-    Attributes:
-        closed: True if no frames are reported, since this process listens to others:
-            most of its own frames only carry those reports.
     """
 
-    __slots__ = ("_exchange", "_manager", "_monitor", "_reviewing", "closed")
+    __slots__ = ("_exchange", "_manager", "_monitor", "_reviewing")
 
     def __init__(self, exchange: Exchange, manager: ThreadManager) -> None:
         self._exchange: Final = exchange
@@ -50,10 +46,12 @@ class MonitorLeases:
         self._monitor: FrameMonitor | None = None  # made for the first listener
         # True while a review of the leases is scheduled.
         self._reviewing: bool = False
-        self.closed: bool = False
 
-    def answer(self, message: Incoming, types: object) -> Any:
-        """Return the answer to a command: the frames noted since the last one."""
+    def answer(self, message: Incoming, types: object, *, closed: bool) -> Any:
+        """Return the answer to a command: the frames noted since the last one.
+
+        closed: as `Inspector.closed`.
+        """
         if types is None:
             if self._monitor is not None:
                 self._monitor.leave(message._source.id)
@@ -62,7 +60,7 @@ class MonitorLeases:
         if not _is_legal(types):
             message.respond(error="frames must be None or a list of frame types")
             return NOREPLY
-        if self.closed:
+        if closed:
             return {"frames": (), "left_out": 0}
         if self._monitor is None:
             comm = self._exchange.comm
@@ -83,7 +81,7 @@ class MonitorLeases:
         comm, monitor = self._exchange.comm, self._monitor
         assert comm is not None
         assert monitor is not None
-        comm.monitor = None if monitor.idle else monitor
+        comm.watcher = None if monitor.idle else monitor
 
     def _review(self) -> None:
         """Remove the listeners whose lease has run out."""

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bus.config import BusConfig
+    from bus.core.hooks import Watcher
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Entry
-    from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.remote.remote_manager import RemoteManager
     from bus.links.join_state import JoinState
     from bus.links.link_pool import LinkPool
@@ -68,7 +68,7 @@ class Rounds:
         link_actions: the pending actions on links.
         errors: as of the outbox.
         links_reserved: True if only the comm thread, or no thread, may use the links.
-        monitor: the monitor of the frames of all links; None without listeners.
+        watcher: sees the frames of all links; None if no feature asks for them.
         closed: True once no other thread may run the urgent part.
         settles: True if receipts are to be settled, after an internal error; any thread
             may set it.
@@ -81,7 +81,7 @@ class Rounds:
     holds while it serves come before it: see `bus.threads.exchange`. The locks of the
     exchange, of an inbox, of a link and of `LinkMemory` are taken under it. The holder
     makes no callback and waits for no other thread. It guards ``given``, ``closed``,
-    ``monitor`` and ``links_reserved``.
+    ``watcher`` and ``links_reserved``.
 
     Invariant: the frames in ``given`` arrived before all unread frames of their link.
     """
@@ -118,7 +118,7 @@ class Rounds:
         self.errors: Final = relay_outbox.errors
         self.link_actions: Final[deque[Send | HangUp | Dial]] = deque()
         self.links_reserved: bool = False
-        self.monitor: FrameMonitor | None = None
+        self.watcher: Watcher | None = None
         self.closed: bool = False
         self.settles: bool = False
         # True if another thread requested a flush; number of requests by this thread.
@@ -377,8 +377,8 @@ class Rounds:
     ) -> None:
         """Let the manager decide on one item that was read from a link."""
         remote = self._remote
-        if self.monitor is not None and read.frame is not None:
-            self.monitor.on_received(number, read.frame)
+        if self.watcher is not None and read.frame is not None:
+            self.watcher.on_frame(number, read.frame, out=False)
         if read.lost:
             actions += remote.on_link_lost(
                 number, now, mid_io=read.mid_io, why=read.why
@@ -470,13 +470,13 @@ class Rounds:
         """
         if self._fault is not None:
             raise self._fault  # an acknowledgement may be among the frames
-        monitor = self.monitor
+        watcher = self.watcher
         by_link: dict[int, list[bytes]] = {}
         while self.link_actions and type(self.link_actions[0]) is Send:
             send = self.link_actions.popleft()
             assert isinstance(send, Send)
-            if monitor is not None:
-                monitor.on_sent(send.link, send.frame)
+            if watcher is not None:
+                watcher.on_frame(send.link, send.frame, out=True)
             pieces = self.link_memory.pieces(send.link, send.frame)
             by_link.setdefault(send.link, []).extend(pieces)
         for link, pieces in by_link.items():

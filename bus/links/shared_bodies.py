@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Batch
     from bus.core.wire.memory_frames import Release, SlabAnswer
     from bus.multicast.arena import Arena, SlabState
-    from bus.multicast.loan import Loan
+    from bus.multicast.arena_loan import ArenaLoan
     from bus.shared_memory_info import LentViewsInfo
 
 __all__ = ["SharedBodies"]
@@ -79,7 +79,7 @@ class SharedBodies:
         # remove it if the link is lost already.
         self._recipients: Final[dict[int, _Recipient]] = {}
         # The bodies copied in this round, which stay alive, by their `id`.
-        self._publications: Final[dict[int, tuple[bytes | memoryview, Loan]]] = {}
+        self._publications: Final[dict[int, tuple[bytes | memoryview, ArenaLoan]]] = {}
         # The long messages for all links that are not among the recipients.
         self._past: Final = LeaseAccount()
 
@@ -144,7 +144,9 @@ class SharedBodies:
         self._recipients[link] = made
         return made
 
-    def _loan(self, recipient: _Recipient, body: bytes | memoryview) -> Loan | None:
+    def _loan(
+        self, recipient: _Recipient, body: bytes | memoryview
+    ) -> ArenaLoan | None:
         """Return the place of a body in the arena.
 
         None if it has none yet, and the recipient holds its share or there is no room.

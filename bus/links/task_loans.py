@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.multicast.arena import Arena
-    from bus.multicast.loan import Loan
+    from bus.multicast.arena_loan import ArenaLoan
 
 __all__ = ["TaskLoans"]
 
@@ -76,7 +76,7 @@ class TaskLoans:
         self._loans[watched.key] = watched
         return view
 
-    def find(self, body: memoryview) -> Loan | None:
+    def find(self, body: memoryview) -> ArenaLoan | None:
         """Return the loan that a body is a view of; None if it is none."""
         found = self._loans.get(id(body.obj))
         # The object of another view may have the id of one that is gone.
@@ -100,4 +100,4 @@ class _TaskLoan(weakref.ref[object]):
     __slots__ = ("key", "loan")
 
     key: int
-    loan: Loan
+    loan: ArenaLoan

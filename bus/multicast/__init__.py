@@ -42,7 +42,7 @@ open_memory             a descriptor of such memory of another process
 memory_mapping          the same in another process, for reading only
 lent_view               a read-only view that reports its end
 placement               the location of a message in such memory
-loan                    a buffer that the owner fills before it is published
+arena_loan              a buffer that the owner fills before it is published
 slab_buffer             a buffer in shared memory, with the number of its holders
 slab                    shared memory of buffers of one size
 slab_set                all slabs of one process, within a limit
@@ -53,7 +53,7 @@ slab_mappings           the slabs of another process, and views of its messages
 
 Nothing here waits or locks, and only `shared_memory`, `open_memory`, `memory_mapping`
 and `lent_view` call the system: the owner of the memory is its only writer, and one
-thread at a time calls the pool or the arena. The clauses are in specs/multicast.md.
+thread at a time calls the pool or the arena. The clauses are in specs/shared-memory.md.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.errors import ArenaFullError, StaleLeaseError
 from bus.multicast.arena_audit import arena_faults
+from bus.multicast.arena_loan import ArenaLoan
 from bus.multicast.arena_recipient import ArenaRecipient
-from bus.multicast.loan import Loan
 from bus.multicast.placement import Placement
 from bus.multicast.slab_set import SlabSet, buffer_bytes_for
 from queuebroker.arguments import flat_view
@@ -176,7 +176,7 @@ class Arena:
         slab.free.pop()
         return {each: self._lease(to, buffer, len(view)) for each, to in named.items()}
 
-    def lend(self, size: int) -> Loan:
+    def lend(self, size: int) -> ArenaLoan:
         """Take a buffer for a message that the owner writes in place (MC-37).
 
         Raises:
@@ -188,10 +188,10 @@ class Arena:
         self._last_lease += 1
         self._loans[self._last_lease] = buffer
         view = slab.view(buffer, size)
-        return Loan(slab.number, self._last_lease, buffer.at, size, view)
+        return ArenaLoan(slab.number, self._last_lease, buffer.at, size, view)
 
     def share(
-        self, loan: Loan, recipient: int, length: int | None = None
+        self, loan: ArenaLoan, recipient: int, length: int | None = None
     ) -> Placement | None:
         """Lease the bytes of a loan to a recipient, too; return their location.
 
@@ -215,7 +215,7 @@ class Arena:
             return None
         return self._lease(to, buffer, length)
 
-    def take_back(self, loan: Loan) -> bool:
+    def take_back(self, loan: ArenaLoan) -> bool:
         """End a loan; return False if it has ended.
 
         Its recipients keep what was shared. Without any, the buffer is free again.

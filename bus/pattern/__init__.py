@@ -59,7 +59,7 @@ from bus.pattern.drop_ledger import Drop
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.group import Group
 from bus.pattern.listener import Listener
-from bus.pattern.native import Sent, Taken
+from bus.pattern.native import ReceiverAccount, SenderAccount
 from bus.pattern.pair_socket import PairSocket
 from bus.pattern.pipe import PeerStats
 from bus.pattern.raw_bus_socket import RawBusSocket, RawMessage
@@ -78,9 +78,9 @@ __all__ = [
     "PeerStats",
     "RawBusSocket",
     "RawMessage",
-    "Sent",
+    "ReceiverAccount",
+    "SenderAccount",
     "SocketConfig",
     "SocketStats",
-    "Taken",
     "device",
 ]

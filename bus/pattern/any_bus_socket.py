@@ -37,7 +37,7 @@ class AnyBusSocket(SpSocket[M]):
             EndpointType.NATIVE_BUS if native else None,
         )
 
-    def join(self, url: str, *, source: str = "") -> Group:
+    def join_group(self, url: str, *, source: str = "") -> Group:
         """Join a multicast group, ``udp-mcast://group:port``, until closed.
 
         The group is one more peer: each message goes to it as one datagram, if it is

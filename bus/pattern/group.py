@@ -200,6 +200,9 @@ class _GroupCarrier:
     def report(self) -> None:
         """Do nothing: a group has no account."""
 
+    def ask(self) -> None:
+        """Do nothing: no node confirms a datagram."""
+
     def refresh(self) -> None:
         """Count the datagrams that the system has dropped since the last call."""
         with self._node.lock:

@@ -109,6 +109,9 @@ class InprocConnection:
     def report(self) -> None:
         """Do nothing: the other end fetches the account."""
 
+    def ask(self) -> None:
+        """Do nothing: the other node has a message once it is sent."""
+
     def refresh(self) -> None:
         """Fetch the account of the other end."""
         pipe, other = self._pipe, self._other

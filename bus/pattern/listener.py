@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -16,10 +15,11 @@ from bus.pattern.node import Node
 from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.stream_connection import StreamConnection
 from bus.pattern.wire import type_mismatch
-from queuebroker import _net, _sync
+from queuebroker import _net
 from queuebroker._net import Socket
 from queuebroker.closable import Closable
-from queuebroker.sockets.driver import Driver, await_background_end, default_driver
+from queuebroker.sockets.driver import await_background_end, default_driver
+from queuebroker.sockets.listener import Acceptor
 
 __all__ = ["INPROC", "Listener"]
 
@@ -28,11 +28,8 @@ _log: Final = logging.getLogger("bus.pattern")
 INPROC: Final = InprocRegistry()
 os.register_at_fork(after_in_child=INPROC.clear)
 _BACKLOG: Final = 128
-_ACCEPTS_MAX: Final = 64  # before other descriptors have their turn
 # How many peers may be in the handshake; the oldest of them goes first.
 _UNKNOWN_MAX: Final = 256
-# How long no peer is accepted once no descriptor is left, in seconds.
-_PAUSE_S: Final = 0.1
 
 
 class Listener(Closable):
@@ -102,10 +99,10 @@ class _InprocListener:
             self._driver.release()
 
 
-class _StreamListener:
-    """A listening socket; a `Handler` of the driver.
+class _StreamListener(Acceptor):
+    """A listening socket.
 
-    Only the driver calls its methods, except for `close`, which any thread may call.
+    Lock: that of the node; ``driver`` changes under it, and not once this is closed.
     """
 
     def __init__(self, node: Node, url: SocketUrl, mode: int) -> None:
@@ -123,41 +120,23 @@ class _StreamListener:
         self.url: Final = str(url)
         self._url: Final = url
         self._unknown: Final[dict[StreamConnection, None]] = {}
-        self._closed: bool = False
         self._finished: bool = False
         self._abandoned: bool = False  # this is a fork's child
-        # Changed under the node's lock, and not once ``_closed``.
-        self._driver: Driver = default_driver()
-        self._driver.register(self._socket.fileno(), self, _net.READ)
+        super().__init__(self._socket, default_driver())
         if not node.add_closer(self.close):
             self.close()
 
-    def ready(self, mask: int) -> None:  # noqa: ARG002 # part of `Handler`
-        """Accept the peers that have connected."""
-        for _ in range(_ACCEPTS_MAX):
-            if self._closed:
-                return
-            try:
-                made = _net.accept(self._socket)
-            except OSError:  # no descriptor is left, or closed just now
-                self._pause()
-                return
-            if made is None:
-                return
-            self._begin(*made)
-
-    def _begin(self, socket: Socket, source: str) -> None:
-        """Begin the handshake with a peer; an error ends that peer and no other."""
-        if not self._driver.hold():
-            socket.close()
+    def _admit(self, made: Socket, source: str) -> None:
+        if not self.driver.hold():
+            made.close()
             return
         if len(self._unknown) >= _UNKNOWN_MAX:
             # Not the new one: silent peers would keep all others out.
             next(iter(self._unknown)).fail(TimeoutError("too many silent peers"))
         connection = StreamConnection(
             self._node,
-            socket,
-            self._driver,
+            made,
+            self.driver,
             self,
             SocketUrl.parse(f"tcp://{source}") if source else self._url,
             native=self._node.native,
@@ -180,50 +159,26 @@ class _StreamListener:
         self._node.remove_closer(connection.close)
         if connection in self._unknown:
             del self._unknown[connection]
-            if error is not None and not self._closed:
+            if error is not None and not self.is_ending:
                 _log.info("%s: a peer was rejected: %s", self.url, error)
         elif isinstance(error, WireError):
             _log.warning("%s: a peer was disconnected: %s", self.url, error)
 
-    def _pause(self) -> None:
-        """Accept no peer for a moment: no descriptor is left.
-
-        The listening socket stays readable meanwhile.
-        """
-        with suppress(OSError, ValueError):  # closed just now
-            self._driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
-            self._driver.watch(self._socket.fileno(), _net.ONCE)
-
-    def _resume(self) -> None:
-        with suppress(OSError, ValueError):  # closed just now
-            self._driver.watch(self._socket.fileno(), _net.READ)
-
-    def fail(self, error: BaseException) -> None:  # noqa: ARG002 # the driver logs it
-        """Accept again: after a moment, or with another driver if this one has failed.
+    def _move(self) -> None:
+        """Go on with another driver: the present one has failed.
 
         Raises:
             RuntimeError, OSError: the system has no thread, or no descriptor left.
         """
-        if not self._driver.failed:
-            self._pause()  # the error may pass
-            return
         unused = default_driver()
         try:
             with self._node.lock:
-                if not self._closed:
-                    self._driver, unused = unused, self._driver
+                if self._listening:
+                    self.driver, unused = unused, self.driver
                     unused.unregister(self._socket.fileno())
-                    self._driver.register(self._socket.fileno(), self, _net.READ)
+                    self.driver.register(self._socket.fileno(), self, _net.READ)
         finally:
             unused.call(unused.release)
-
-    def abort(self, error: BaseException) -> None:
-        """Do nothing: the owner closed the driver."""
-
-    @property
-    def is_ending(self) -> bool:
-        """True once it is closed."""
-        return self._closed
 
     def abandon_after_fork(self) -> None:
         """Close the descriptor, and nothing else: its file is the parent's."""
@@ -239,13 +194,13 @@ class _StreamListener:
         if self._abandoned:
             return  # the file is the parent's
         with self._node.lock:
-            self._closed = True
+            self._listening.clear()
             if (descriptor := self._socket.fileno()) >= 0:
                 if self._path is not None and self._identity is not None:
                     _net.unlink_if(self._path, self._identity)
-                self._driver.unregister(descriptor)
+                self.driver.unregister(descriptor)
                 self._socket.close()
-            driver = self._driver  # the last one
+            driver = self.driver  # the last one
         driver.call(self._finish)
         self._node.remove_closer(self.close)
 
@@ -255,7 +210,7 @@ class _StreamListener:
         self._finished = True
         for connection in list(self._unknown):
             connection.fail(ConnectionAbortedError("the listener was closed"))
-        self._driver.release()
+        self.driver.release()
 
 
 def _listen(url: SocketUrl, mode: int) -> Socket:

@@ -11,7 +11,8 @@ kind        fields behind it
             how many there are, the length of each, their bodies
 2 hello     the node id of the sender; the first frame in each direction
 3 sent      how many messages were meant for the peer, and how many of
-            them the sender has dropped
+            them the sender has dropped; a repeated one is a request
+            for the peer's accounts
 4 taken     how many messages arrived, how many of them the application
             has taken, and how many were dropped: since the receive queue
             was full, and as duplicates
@@ -39,8 +40,8 @@ __all__ = [
     "HEAD_BYTES",
     "Control",
     "Hello",
-    "Sent",
-    "Taken",
+    "ReceiverAccount",
+    "SenderAccount",
     "body_of",
     "decode",
     "encode",
@@ -67,7 +68,7 @@ class Hello:
 
 
 @attrs.frozen(slots=True)
-class Sent:
+class SenderAccount:
     """The account of a sender, for one peer: totals since the connection began."""
 
     messages: int
@@ -75,7 +76,7 @@ class Sent:
 
 
 @attrs.frozen(slots=True)
-class Taken:
+class ReceiverAccount:
     """The account of a receiver, for one peer: totals since the connection began.
 
     arrived: messages of that peer that have arrived.
@@ -90,12 +91,12 @@ class Taken:
     duplicates: int
 
 
-Control: TypeAlias = "Hello | Sent | Taken"
+Control: TypeAlias = "Hello | SenderAccount | ReceiverAccount"
 
 _CONTROLS: Final[dict[int, tuple[struct.Struct, type[Control]]]] = {
     2: (struct.Struct("!BQ"), Hello),
-    3: (struct.Struct("!BQQ"), Sent),
-    4: (struct.Struct("!BQQQQ"), Taken),
+    3: (struct.Struct("!BQQ"), SenderAccount),
+    4: (struct.Struct("!BQQQQ"), ReceiverAccount),
 }
 _KINDS: Final = {made: kind for kind, (_, made) in _CONTROLS.items()}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from bus.pattern.drop_ledger import DropLedger
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.inbound_messages import InboundMessages
-from bus.pattern.native import Taken
+from bus.pattern.native import ReceiverAccount
 from bus.pattern.outbound_messages import OutboundMessages
 from bus.pattern.peer_pipes import PeerPipes
 from bus.pattern.pipe import Pipe, new_node_id
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.pattern.drop_ledger import Drop
     from bus.pattern.message_run import MessageRun
-    from bus.pattern.native import Sent
+    from bus.pattern.native import SenderAccount
     from bus.pattern.pipe import Carrier
     from bus.pattern.socket_config import SocketConfig
     from bus.pattern.socket_state import Waiting
@@ -275,11 +275,12 @@ class Node:
         with self.lock, contextlib.suppress(ValueError):
             self._closers.remove(close)
 
-    def on_account(self, pipe: Pipe, account: Sent | Taken) -> None:
+    def on_account(self, pipe: Pipe, account: SenderAccount | ReceiverAccount) -> None:
         """Note an account of a native peer."""
         with self.lock:
             pipe.note_account_locked(account)
-            if isinstance(account, Taken):  # then the last message may have arrived
+            # Then the last message may have arrived.
+            if isinstance(account, ReceiverAccount):
                 self.outbound.senders.wake_all()
 
     # Owners and the end.
@@ -357,7 +358,7 @@ class Node:
                 peers=tuple(peers),
             )
 
-    def accounts_of(self, pipe: Pipe) -> tuple[Sent, Taken]:
+    def accounts_of(self, pipe: Pipe) -> tuple[SenderAccount, ReceiverAccount]:
         """Return the accounts of this end for a native peer."""
         with self.lock:
             return pipe.accounts_locked(self.inbound.delivered_of(pipe))

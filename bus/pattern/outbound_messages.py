@@ -217,11 +217,13 @@ class OutboundMessages:
     def draining(self) -> Waiting[bool]:
         """Return the arguments of `wait_for` for messages that have all left.
 
-        A native peer must have confirmed them in an account: the system discards its
-        unsent bytes if the peer sends anything, such as an account, after a close.
-        Called without the lock.
+        A native peer must have confirmed them in an account, and is asked for it: the
+        system discards its unsent bytes if the peer sends anything, such as an account,
+        after a close. Called without the lock.
         """
         self.flush()
+        for pipe in self._pipes.active:
+            pipe.carrier.ask()
         return self._until("drain", lambda: self._pipes.are_idle)
 
     def _until(self, act: str, ready: Callable[[], bool]) -> Waiting[bool]:

@@ -12,7 +12,7 @@ import attrs
 
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.message_run import MessageRun
-from bus.pattern.native import Sent, Taken
+from bus.pattern.native import ReceiverAccount, SenderAccount
 from bus.pattern.send_queue import SendQueue
 
 __all__ = ["Carrier", "PeerStats", "Pipe", "new_node_id"]
@@ -51,6 +51,12 @@ class Carrier(Protocol):
 
     def report(self) -> None:
         """Send the account of this end soon; for any thread."""
+
+    def ask(self) -> None:
+        """Ask a native peer to confirm the messages sent, if it must be asked.
+
+        For any thread, without a lock.
+        """
 
     def refresh(self) -> None:
         """Fetch the account of the peer, if that takes no time; without a lock."""
@@ -95,8 +101,8 @@ class PeerStats:
     arrived: int
     delivered: int
     dropped: Mapping[DropReason, int]
-    remote_sent: Sent | None
-    remote_taken: Taken | None
+    remote_sent: SenderAccount | None
+    remote_taken: ReceiverAccount | None
 
 
 class Pipe:
@@ -138,8 +144,8 @@ class Pipe:
         self.arrived: int = 0
         self.delivered: int = 0
         self.dropped: Final[defaultdict[DropReason, int]] = defaultdict(int)
-        self.remote_sent: Sent | None = None
-        self.remote_taken: Taken | None = None
+        self.remote_sent: SenderAccount | None = None
+        self.remote_taken: ReceiverAccount | None = None
 
     def report_soon_locked(self) -> None:
         """Have the accounts of this end sent to a native peer soon."""
@@ -149,21 +155,20 @@ class Pipe:
             self.carrier.report()
             self.is_report_due = True
 
-    def note_account_locked(self, account: Sent | Taken) -> None:
+    def note_account_locked(self, account: SenderAccount | ReceiverAccount) -> None:
         """Keep an account of a native peer."""
-        if isinstance(account, Sent):
+        if isinstance(account, SenderAccount):
             self.remote_sent = account
         else:
             self.remote_taken = account
 
-    def accounts_locked(self, delivered: int) -> tuple[Sent, Taken]:
+    def accounts_locked(self, delivered: int) -> tuple[SenderAccount, ReceiverAccount]:
         """Return the accounts of this end for a native peer.
 
         delivered: how many messages from it the application has taken.
         """
-        self.is_report_due = False
         dropped = self.dropped.get
-        return Sent(self.sent, self.dropped_unsent), Taken(
+        return SenderAccount(self.sent, self.dropped_unsent), ReceiverAccount(
             self.arrived,
             delivered,
             dropped(DropReason.RECEIVE_QUEUE, 0) + dropped(DropReason.CLOSED, 0),

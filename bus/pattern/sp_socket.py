@@ -219,7 +219,7 @@ def _stream_url(text: str, act: str) -> SocketUrl:
     url = SocketUrl.parse(text)
     if url.transport is Transport.MULTICAST:
         where = text if act == "dial" else f"at {text}"
-        raise ValueError(f"cannot {act} {where}: call join with a multicast group")
+        raise ValueError(f"cannot {act} {where}: call join_group for multicast")
     if act == "dial" and url.transport is Transport.TCP and not (url.host and url.port):
         raise ValueError(
             f"cannot dial {text}: give the host and the port of a listener"

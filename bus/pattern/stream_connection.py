@@ -51,8 +51,8 @@ _TURN_BYTES: Final = 1 << 18
 _GRACE_S: Final = 0.25
 _GRACE_ROUND_TRIPS: Final = 2
 _GRACE_MAX_S: Final = 0.9
-# How soon a native peer gets the account of this end, in seconds.
-_REPORT_S: Final = 0.02
+# How soon a native peer gets the accounts of this end, in seconds, unless it asks.
+_REPORT_S: Final = 0.1
 _HOPS_MAX: Final = 8
 # Before the body of a PAIR1 message; around a long message, or of a run of short ones.
 _HOPS_BYTES: Final = 4
@@ -127,6 +127,7 @@ class StreamConnection:
         self._ended: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
         self._owes_report: bool = False  # until the peer takes more
+        self._reported: tuple[Control, ...] = ()  # the accounts that the peer has
         self._writer: Final = StreamWriter(
             socket,
             config,
@@ -268,7 +269,10 @@ class StreamConnection:
         for control in controls:
             if isinstance(control, Hello):
                 raise WireError("native peer has sent a second hello")
+            asks = control == pipe.remote_sent
             self._node.on_account(pipe, control)
+            if asks:
+                self._report()
         framing = self._framing
         if isinstance(framing, Pair1Framing) and framing.dropped:
             with self._node.lock:
@@ -282,7 +286,7 @@ class StreamConnection:
         if self._protocol.agreed is EndpointType.NATIVE_BUS:
             if not isinstance(self._framing, NativeFraming):
                 self._framing = NativeFraming(self._node.config.message_bytes)
-                self._put_control(Hello(self._node.id))
+                self._put_controls(Hello(self._node.id))
             if not frames:
                 return
             hello = native.decode(frames.pop(0))
@@ -352,8 +356,13 @@ class StreamConnection:
         self._driver.call(flush, self)
 
     def report(self) -> None:
-        """Send the account of this end soon; for any thread."""
-        self._call_later(_REPORT_S, StreamConnection._report)
+        """Send the accounts of this end soon; for any thread."""
+        self._call_later(_REPORT_S, StreamConnection._on_report_due)
+
+    def ask(self) -> None:
+        """Ask a native peer to confirm what was sent; for any thread."""
+        if not self.is_idle:
+            self._driver.call(partial(self._report, asks=True), self)
 
     def refresh(self) -> None:
         """Do nothing: the peer sends its account by itself."""
@@ -363,18 +372,33 @@ class StreamConnection:
         """True from the end of the handshake until the end of the connection."""
         return self._pipe is not None and not self._ended
 
-    def _report(self) -> None:
+    def _on_report_due(self) -> None:
+        if self._pipe is not None:
+            with self._node.lock:  # before the report: a later change is due again
+                self._pipe.is_report_due = False
+        self._report()
+
+    def _report(self, *, asks: bool = False) -> None:
+        """Send the accounts that have changed; ``asks``: request those of the peer."""
         if self.queue.blocked:
             # Once there is room: frames without messages have no bound, and an account
             # replaces the earlier ones.
             self._owes_report = True
         elif self._pipe is not None and self._pipe.node is not None and not self._ended:
-            for account in self._node.accounts_of(self._pipe):
-                self._put_control(account)
+            accounts = self._node.accounts_of(self._pipe)
+            controls = [each for each in accounts if each not in self._reported]
+            self._reported = accounts
+            if asks:
+                controls.append(accounts[0])
+            if controls:
+                self._put_controls(*controls)
 
-    def _put_control(self, control: Control) -> None:
-        frame = native.encode(control)
-        self.queue.put_control(frame_head(len(frame), is_ipc=self._is_ipc) + frame)
+    def _put_controls(self, *controls: Control) -> None:
+        """Send frames without messages, in one write with all that wait."""
+        frames = [native.encode(control) for control in controls]
+        self.queue.put_control(
+            b"".join([frame_head(len(f), is_ipc=self._is_ipc) + f for f in frames])
+        )
         self.queue.flush()
         self._node.on_room()
 

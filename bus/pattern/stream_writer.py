@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.pattern.framing import whole_frames
 from bus.pattern.send_queue import SendQueue
 from queuebroker import _net
+from queuebroker.sockets.unsent import JOIN_BYTES_MAX, Unsent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from queuebroker._net import Socket
 
 __all__ = ["StreamWriter"]
-
-# The most bytes that are copied for one write. A long body is not copied.
-_JOIN_BYTES: Final = 1 << 16
 
 
 class StreamWriter:
@@ -39,13 +36,13 @@ class StreamWriter:
 
     __slots__ = (
         "_await_room",
+        "_begun_at",
         "_fail",
         "_in_hand",
         "_is_ipc",
         "_is_writing",
         "_socket",
         "_unsent",
-        "_written",
         "awaits_room",
         "queue",
     )
@@ -66,13 +63,12 @@ class StreamWriter:
         self._socket: Final = socket
         self._await_room: Final = await_room
         self._fail: Final = fail
-        # Pieces of which nothing, or a part, is written; True while frames are in hand.
-        self._unsent: Final[deque[memoryview]] = deque()
-        self._is_writing: bool = False
+        self._unsent: Final = Unsent()
+        self._is_writing: bool = False  # True while frames are in hand
         # The frames of these pieces and of those written before them, since the last
-        # `_gather`, each with the number of its messages; the bytes written of them.
+        # `_gather`, each with the number of its messages; the bytes written before it.
         self._in_hand: Final[list[tuple[Pieces, int]]] = []
-        self._written: int = 0
+        self._begun_at: int = 0
         self._is_ipc: Final = is_ipc
 
     def _unwritten(self) -> int:
@@ -81,16 +77,17 @@ class StreamWriter:
         for pieces, count in list(self._in_hand):
             begin = end
             end += len(pieces) if isinstance(pieces, bytes) else sum(map(len, pieces))
-            if count and end > self._written:
+            written = self._unsent.written - self._begun_at
+            if count and end > written:
                 # One frame for each message, or one for all of them: `NativeFraming`.
-                size = max(0, self._written - begin)
+                size = max(0, written - begin)
                 left += count - whole_frames(pieces, size, is_ipc=self._is_ipc)
         return left
 
     @property
     def is_idle(self) -> bool:
         """True if nothing waits, not even the rest of a frame."""
-        return not (self.queue or self._unsent)
+        return not (self.queue or self._unsent.pieces)
 
     def _write(self) -> bool:
         """Write frames; return False if the socket takes no more for now."""
@@ -108,53 +105,40 @@ class StreamWriter:
         return has_room
 
     def _write_frames(self) -> bool:
-        while self._unsent or self._gather():
+        unsent = self._unsent
+        while unsent.pieces or self._gather():
             try:
-                sent = self._send()
-            except _net.WOULD_BLOCK:
-                self._set_awaits_room(awaits=True)
-                return False
+                has_room = unsent.write(self._socket, _net.AT_ONCE)
             except OSError as error:
                 self._fail(error)
                 return False
-            self._skip(sent)
+            if not has_room:
+                self._set_awaits_room(awaits=True)
+                return False
         self._set_awaits_room(awaits=False)
         return True
-
-    def _send(self) -> int:
-        if len(self._unsent) == 1:
-            return self._socket.send(self._unsent[0], _net.AT_ONCE)
-        return self._socket.sendmsg(self._unsent, (), _net.AT_ONCE)
 
     def _gather(self) -> bool:
         """Take frames of the queue for one write; return False if there is none."""
         short: list[bytes] = []
         size = 0
         self._in_hand.clear()  # all of them are written
-        self._written = 0
-        while size < _JOIN_BYTES and (taken := self.queue.take_counted()) is not None:
+        self._begun_at = self._unsent.written
+        while (
+            size < JOIN_BYTES_MAX and (taken := self.queue.take_counted()) is not None
+        ):
             self._in_hand.append(taken)
             frame = taken[0]
             if isinstance(frame, tuple):
                 short.append(frame[0])
                 pieces = b"".join(short), frame[1]
-                self._unsent.extend(map(memoryview, pieces))
+                self._unsent.pieces.extend(map(memoryview, pieces))
                 return True
             short.append(frame)
             size += len(frame)
         if short:
-            self._unsent.append(memoryview(b"".join(short)))
+            self._unsent.pieces.append(memoryview(b"".join(short)))
         return bool(short)
-
-    def _skip(self, sent: int) -> None:
-        self._written += sent
-        while sent:
-            piece = self._unsent[0]
-            if sent < len(piece):
-                self._unsent[0] = piece[sent:]
-                return
-            sent -= len(piece)
-            self._unsent.popleft()
 
     def _set_awaits_room(self, *, awaits: bool) -> None:
         if awaits != self.awaits_room:

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.journal.format import Kind, kind_name
+from bus.journal.format import RecordKind, kind_name
 from bus.journal.wording import reason_name
 from bus.pipeline.schemas import EVENTS, arrow_schema, signed
 from queuebroker.observer import Reason
@@ -60,7 +60,9 @@ class _Clock:
         pairs = {(segment.header.mono, segment.header.wall)}
         if journal.meta.wall:
             pairs.add((journal.meta.mono, journal.meta.wall))
-        is_anchor = np.isin(records["kind"], [int(Kind.OPEN), int(Kind.CLOCK)])
+        is_anchor = np.isin(
+            records["kind"], [int(RecordKind.OPEN), int(RecordKind.CLOCK)]
+        )
         # 0 is no wall clock, and neither is a value out of range.
         anchors = records[is_anchor & (records["origin"] - np.uint64(1) < 2**63 - 1)]
         walls = anchors["origin"].tolist()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.rules import SORTS, Verdict
 from bus.pipeline.bus_silver import LINE, MESSAGE, is_answer, steps
 from bus.pipeline.silver import is_kind
@@ -87,7 +87,7 @@ def b3(suspects: DataFrame) -> Candidates:
 
 def deliveries(events: DataFrame) -> DataFrame:
     """Return the records DELIVER of anything but answers, `mid` as `seq`."""
-    rows = steps(events).where(is_kind(Kind.DELIVER) & ~is_answer())
+    rows = steps(events).where(is_kind(RecordKind.DELIVER) & ~is_answer())
     return rows.withColumn("seq", F.col("mid")).select(
         *MESSAGE, "journal", "n", "mono", "seq"
     )

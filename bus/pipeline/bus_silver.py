@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from bus.journal.wording import AT_PROCESS, ON_MACHINE, PID, PROCESS
 from bus.pipeline.silver import BUS_KINDS, any_died, is_kind
 
@@ -40,12 +40,17 @@ MESSAGE: Final = (*LINE, "mid")
 # Two processes of one machine are one link apart, those of two machines three links.
 HOPS_TIMED: Final = 3
 
-_ACCEPTS: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
-_EXPLAINS: Final = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
+_ACCEPTS: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
+_EXPLAINS: Final = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
 _STEPS: Final = (
     *_ACCEPTS,
     *_EXPLAINS,
-    *(Kind.RELAY_OUT, Kind.RELAY_IN, Kind.EXTRACT, Kind.DELIVER),
+    *(
+        RecordKind.RELAY_OUT,
+        RecordKind.RELAY_IN,
+        RecordKind.EXTRACT,
+        RecordKind.DELIVER,
+    ),
 )
 
 
@@ -58,7 +63,7 @@ def steps(events: DataFrame) -> DataFrame:
     """Return the records of messages of the bus, columns renamed by their meaning."""
     return events.where(is_kind(*_STEPS)).select(
         "origin",
-        F.col("flags").bitwiseAND(int(Flag.MULTICAST | Flag.ANSWER)).alias("sort"),
+        F.col("flags").bitwiseAND(int(Flag.NOTIFICATION | Flag.ANSWER)).alias("sort"),
         F.col("flow").alias("destination"),
         F.col("port").alias("mid"),
         *("journal", "n", "mono", "code", "hop", "size", "wall_us"),
@@ -86,8 +91,8 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     A notification to another process was accepted where its sender is: the row of the
     process has its times up to the last link, and those of the subscribers the others.
     """
-    accepted, delivered = is_kind(*_ACCEPTS), is_kind(Kind.DELIVER)
-    out, into = is_kind(Kind.RELAY_OUT), is_kind(Kind.RELAY_IN)
+    accepted, delivered = is_kind(*_ACCEPTS), is_kind(RecordKind.DELIVER)
+    out, into = is_kind(RecordKind.RELAY_OUT), is_kind(RecordKind.RELAY_IN)
     crossed = out | into
     mono = F.col("mono")
     facts = [
@@ -163,7 +168,7 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     }
     handed_on = _true("to_process") & (F.col("deliveries") > 0)
     joined = joined.withColumn("handed_on", handed_on)
-    if not tallies.where(is_kind(Kind.NOTIFY)).isEmpty():
+    if not tallies.where(is_kind(RecordKind.NOTIFY)).isEmpty():
         joined = _timed_from_their_sender(joined)
     return (
         joined.withColumns(facts_of_rules)
@@ -219,11 +224,15 @@ def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
         .groupBy(*MESSAGE)
         .agg(
             F.min(F.when(is_kind(*_ACCEPTS), place)).alias("accepted"),
-            F.sort_array(F.collect_list(F.when(is_kind(Kind.DELIVER), place))).alias(
-                "delivered"
+            F.sort_array(
+                F.collect_list(F.when(is_kind(RecordKind.DELIVER), place))
+            ).alias("delivered"),
+            F.collect_list(F.when(is_kind(RecordKind.RELAY_OUT), crossing)).alias(
+                "out"
             ),
-            F.collect_list(F.when(is_kind(Kind.RELAY_OUT), crossing)).alias("out"),
-            F.collect_list(F.when(is_kind(Kind.RELAY_IN), crossing)).alias("into"),
+            F.collect_list(F.when(is_kind(RecordKind.RELAY_IN), crossing)).alias(
+                "into"
+            ),
         )
     )
     reach = lines(transfers).select(*LINE, "line_delivered", "line_arrived")
@@ -272,7 +281,7 @@ def _timed_from_their_sender(rows: DataFrame) -> DataFrame:
     it got them. A way that is in no journal leaves no latency.
     """
     handed_on = F.col("handed_on")
-    is_copy = (F.col("sort") == int(Flag.MULTICAST)) & (F.col("accepted_hop") > 0)
+    is_copy = (F.col("sort") == int(Flag.NOTIFICATION)) & (F.col("accepted_hop") > 0)
     place = F.when(handed_on, F.col("delivered_journal")).when(
         is_copy, F.col("accepted_journal")
     )
@@ -318,9 +327,9 @@ def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
     notifications on their way. A name that several processes use is shown with the
     process, and a process name that several machines use with the machine.
     """
-    registers = is_kind(Kind.REGISTER)
+    registers = is_kind(RecordKind.REGISTER)
     of_pid = F.format_string(PID, F.coalesce(F.col("pid").cast("string"), F.lit("?")))
-    both = tallies.where(registers | is_kind(Kind.DEREGISTER)).join(
+    both = tallies.where(registers | is_kind(RecordKind.DEREGISTER)).join(
         F.broadcast(
             journals.select(
                 *("journal", "died", "machine"),
@@ -345,7 +354,7 @@ def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
             F.max(registers),
             F.max(registers & F.col("died")),
             F.min(F.when(registers, F.col("shown"))),
-            F.max(is_kind(Kind.DEREGISTER)),
+            F.max(is_kind(RecordKind.DEREGISTER)),
             F.min(F.when(registers, F.col("machine"))),
             F.max(registers) & F.isnull(F.min(F.when(registers, F.col("task")))),
         )

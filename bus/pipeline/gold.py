@@ -21,7 +21,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.events import BusReason
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.rules import SORTS
 from bus.journal.wording import AT_PROCESS, reason_name
 from bus.pipeline.bus_silver import HOPS_TIMED, steps
@@ -69,8 +69,8 @@ BUS: Final = "bus"
 ROUTE: Final = ("source", "target", "via")
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "most": 1.0}
-_SENT: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
-_GONE: Final = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
+_SENT: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
+_GONE: Final = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
 _AMOUNTS: Final = ("sent", "received", "dropped", "bytes")
 
 
@@ -166,10 +166,10 @@ def distribution(profiles: DataFrame) -> DataFrame:
 def waits(events: DataFrame) -> DataFrame:
     """Return quantiles of the waits of blocked calls, by the operation."""
     what = (
-        F.when(is_kind(Kind.SEND), "send")
-        .when(is_kind(Kind.RECEIVE), "receive")
-        .when(is_kind(Kind.ACCEPT_END), "accept")
-        .when(is_kind(Kind.CONNECT_END), "connect")
+        F.when(is_kind(RecordKind.SEND), "send")
+        .when(is_kind(RecordKind.RECEIVE), "receive")
+        .when(is_kind(RecordKind.ACCEPT_END), "accept")
+        .when(is_kind(RecordKind.CONNECT_END), "connect")
     )
     quantiles = F.percentile_approx("wait_us", list(_QUANTILES.values()), 10_000)
     named = {name: F.col("quantiles")[i] for i, name in enumerate(_QUANTILES)}
@@ -222,8 +222,8 @@ def drops(events: DataFrame, scale: Scale) -> DataFrame:
 
     If several records concern one message, it counts in the bucket of the first.
     """
-    of_queue = is_kind(Kind.DROP)
-    dropped = is_kind(Kind.DROP, *_GONE)
+    of_queue = is_kind(RecordKind.DROP)
+    dropped = is_kind(RecordKind.DROP, *_GONE)
     # The columns that identify a message: on a bus `port` is its number at its origin.
     message = [
         F.when(~of_queue, F.col(name)).alias(name)
@@ -258,7 +258,7 @@ def marks(events: DataFrame, journals: DataFrame) -> DataFrame:
     life = F.row_number().over(Window.partitionBy("journal", *process).orderBy("n"))
     reports = Window.partitionBy(*process, "life").orderBy("wall_us", "journal", "n")
     return (
-        events.where(is_kind(Kind.LINK_DOWN))
+        events.where(is_kind(RecordKind.LINK_DOWN))
         .where(F.coalesce(~left, F.lit(True)))
         .join(F.broadcast(journals.select("journal", "boot")), "journal")
         .withColumn("died", F.coalesce(died, F.lit(False)))
@@ -283,7 +283,7 @@ def closes(events: DataFrame) -> DataFrame:
 
     No rows if there are more than `CLOSES_MAX` channels: then none is an event.
     """
-    first = events.where(is_kind(Kind.CLOSE_LOCAL) & of_channel())
+    first = events.where(is_kind(RecordKind.CLOSE_LOCAL) & of_channel())
     rows = first.groupBy("channel").agg(
         F.min(F.struct("wall_us", "task", "peer", "journal", "n")).alias("first")
     )
@@ -309,14 +309,14 @@ def scenes(events: DataFrame, violations: Sequence[Violation]) -> DataFrame:
     violations: a few; `scene` is the index into them.
     """
     number = F.explode(F.array_compact(F.array(*_numbered(violations, of_bus=False))))
-    of_queues = events.where(is_kind(Kind.SEND, Kind.RECEIVE, Kind.DROP)).select(
-        number.alias("scene"), "journal", "n", "kind", "seq", "mono", "size"
-    )
+    of_queues = events.where(
+        is_kind(RecordKind.SEND, RecordKind.RECEIVE, RecordKind.DROP)
+    ).select(number.alias("scene"), "journal", "n", "kind", "seq", "mono", "size")
     number = F.explode(F.array_compact(F.array(*_numbered(violations, of_bus=True))))
     names = F.col("code")
     kind = (
         F.when(names.isin([int(each) for each in _SENT]), "send")
-        .when(names == int(Kind.DELIVER), "receive")
+        .when(names == int(RecordKind.DELIVER), "receive")
         .when(names.isin([int(each) for each in _GONE]), "drop")
     )
     of_bus = (

@@ -16,7 +16,7 @@ import attrs
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.rules import RULES, Basis, Verdict
 from bus.pipeline.bus_rules import b1, b2, b3, b5, deliveries, sort_name
 from bus.pipeline.bus_silver import LINE, suspects
@@ -236,14 +236,14 @@ def _q5(tables: Tables) -> DataFrame:
 def _q7(tables: Tables) -> DataFrame:
     direction = F.col("flow").bitwiseAND(1)
     ends = (
-        tables.events.where(is_kind(Kind.CLOSE_LOCAL) & of_channel())
+        tables.events.where(is_kind(RecordKind.CLOSE_LOCAL) & of_channel())
         .groupBy("journal", "channel")
         .agg(
             F.min(F.when(direction == 0, F.col("n"))).alias("end_0"),
             F.min(F.when(direction == 1, F.col("n"))).alias("end_1"),
         )
     )
-    carried = is_kind(Kind.SEND, Kind.RECEIVE) & of_channel()
+    carried = is_kind(RecordKind.SEND, RecordKind.RECEIVE) & of_channel()
     columns = ["journal", "channel", "flow", "seq", "n", "mono", "code"]
     rows = tables.events.where(carried).select(*columns).join(ends, columns[:2])
     # end(r.flow) and end(r.flow ^ 1) of the predicate.
@@ -252,11 +252,11 @@ def _q7(tables: Tables) -> DataFrame:
     after_receiver = _true(F.col("n") > receiver)
     after_sender = _true(F.col("n") > sender)
     cases: _Cases = {
-        "received": (is_kind(Kind.RECEIVE) & after_receiver, {}),
-        "sent": (is_kind(Kind.SEND) & after_sender, {}),
-        "accepted": (is_kind(Kind.SEND) & after_receiver, {}),
+        "received": (is_kind(RecordKind.RECEIVE) & after_receiver, {}),
+        "sent": (is_kind(RecordKind.SEND) & after_sender, {}),
+        "accepted": (is_kind(RecordKind.SEND) & after_receiver, {}),
     }
-    by_sender = is_kind(Kind.SEND) & after_sender
+    by_sender = is_kind(RecordKind.SEND) & after_sender
     place = {"other_n": F.when(by_sender, sender).otherwise(receiver)}
     return _found("Q7", rows, cases, place)
 
@@ -293,7 +293,7 @@ def _before(ordered: WindowSpec) -> WindowSpec:
 
 def _receives(tables: Tables) -> DataFrame:
     """Return the message records RECEIVE."""
-    which = is_kind(Kind.RECEIVE) & of_channel() & (F.col("seq") != 0)
+    which = is_kind(RecordKind.RECEIVE) & of_channel() & (F.col("seq") != 0)
     return tables.events.where(which).select("journal", "flow", "n", "seq", "mono")
 
 

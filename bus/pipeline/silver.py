@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.events import BusReason
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.wording import INSPECTOR, reason_name
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["flows", "journals", "messages", "sessions", "tally"]
 
 # The channel records of `bus.journal.rules`, by number.
-CHANNEL_KINDS: Final = (int(Kind.BIND), int(Kind.DROP))
+CHANNEL_KINDS: Final = (int(RecordKind.BIND), int(RecordKind.DROP))
 
 # The records of the bus, except those of its links; the records of its messages.
-BUS_KINDS: Final = (int(Kind.REGISTER), int(Kind.IN_DOUBT))
-MESSAGE_KINDS: Final = (int(Kind.COMMAND), int(Kind.IN_DOUBT))
+BUS_KINDS: Final = (int(RecordKind.REGISTER), int(RecordKind.IN_DOUBT))
+MESSAGE_KINDS: Final = (int(RecordKind.COMMAND), int(RecordKind.IN_DOUBT))
 
 NAMES_MAX: Final = 9
 
 _DIED: Final = reason_name(BusReason.DIED)
 
 
-def is_kind(*kinds: Kind) -> Column:
+def is_kind(*kinds: RecordKind) -> Column:
     """Return True if the record is of one of the kinds."""
     return F.col("code").isin([int(kind) for kind in kinds])
 
@@ -79,7 +79,7 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.sum("records").alias("records"),
         F.min("first_n").alias("first_n"),
         F.max("last_n").alias("last_n"),
-        F.max(is_kind(Kind.CLOSE)).alias("closed"),
+        F.max(is_kind(RecordKind.CLOSE)).alias("closed"),
         F.min("first_mono").alias("first_mono"),
         F.max("last_mono").alias("last_mono"),
         F.min("first_wall_us").alias("first_wall_us"),
@@ -125,21 +125,21 @@ def _process_name() -> Column:
     """Return the name of a process, taken from that of its inspector."""
     is_inspector = F.startswith(F.col("task"), F.lit(INSPECTOR))
     return F.when(
-        is_kind(Kind.REGISTER) & is_inspector,
+        is_kind(RecordKind.REGISTER) & is_inspector,
         F.substr("task", F.lit(len(INSPECTOR) + 1)),
     )
 
 
 def _own_name() -> Column:
     """Return the name of a task or broker of the journal's own process."""
-    own = is_kind(Kind.REGISTER) | of_channel()
+    own = is_kind(RecordKind.REGISTER) | of_channel()
     hidden = F.startswith(F.col("task"), F.lit("_"))
     return F.when(own & ~hidden, F.col("task"))
 
 
 def _with_deaths(joined: DataFrame, tallies: DataFrame) -> DataFrame:
     """Add `died` to journals: another journal records the death of their process."""
-    told = tallies.where(is_kind(Kind.LINK_DOWN)).where(F.col("reason") == _DIED)
+    told = tallies.where(is_kind(RecordKind.LINK_DOWN)).where(F.col("reason") == _DIED)
     if told.isEmpty():  # the usual case, and then nothing need be planned
         return joined.withColumn("died", F.lit(False))
     boots = joined.select(F.col("journal").alias("witness"), "boot")
@@ -172,8 +172,8 @@ def messages(events: DataFrame, journals: DataFrame) -> DataFrame:
     `latency_ns` is from the first send to the first receive, null where the two
     clocks cannot be compared; `wall_us` is the time of the message's first record.
     """
-    sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
-    dropped = is_kind(Kind.DROP)
+    sent, received = is_kind(RecordKind.SEND), is_kind(RecordKind.RECEIVE)
+    dropped = is_kind(RecordKind.DROP)
     carried = sent | received
     facts = [F.count(F.when(sent, 1)).alias("sends")]
     facts += [F.count(F.when(received, 1)).alias("receives")]
@@ -216,8 +216,8 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         "journal",
     )
     rows = ends.groupBy("channel").agg(
-        *_end_facts("accept", Kind.ACCEPT_END),
-        *_end_facts("connect", Kind.CONNECT_END),
+        *_end_facts("accept", RecordKind.ACCEPT_END),
+        *_end_facts("connect", RecordKind.CONNECT_END),
         *_hang_ups(),
         *_names_by_side(),
         F.min("conclusive").alias("settled"),
@@ -228,8 +228,8 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         F.max("last_mono").alias("last_mono"),
     )
     for prefix, kind in (
-        ("accept", Kind.ACCEPT_BEGIN),
-        ("connect", Kind.CONNECT_BEGIN),
+        ("accept", RecordKind.ACCEPT_BEGIN),
+        ("connect", RecordKind.CONNECT_BEGIN),
     ):
         rows = rows.join(_begins(events, kind, prefix), _ticket(prefix), "left")
     met = {
@@ -246,9 +246,9 @@ def flows(tallies: DataFrame, journals: DataFrame) -> DataFrame:
     side; null if there is none. Counts are of messages. Amounts include the bytes of a
     Channel, which has no messages.
     """
-    sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
-    written, read = is_kind(Kind.WRITE), is_kind(Kind.READ)
-    dropped, left = is_kind(Kind.DROP), is_kind(Kind.CLOSE_LOCAL)
+    sent, received = is_kind(RecordKind.SEND), is_kind(RecordKind.RECEIVE)
+    written, read = is_kind(RecordKind.WRITE), is_kind(RecordKind.READ)
+    dropped, left = is_kind(RecordKind.DROP), is_kind(RecordKind.CLOSE_LOCAL)
     out, into = sent | written, received | read
     sender = F.when(out, F.col("task")).when(into, F.col("peer"))
     receiver = F.when(out, F.col("peer")).when(into, F.col("task"))
@@ -305,7 +305,7 @@ def _outcome() -> Column:
     )
 
 
-def _end_facts(prefix: str, kind: Kind) -> list[Column]:
+def _end_facts(prefix: str, kind: RecordKind) -> list[Column]:
     """Return the fields of one end: those of its ACCEPT_END or CONNECT_END."""
     is_end = is_kind(kind)
     count = F.coalesce(F.sum(F.when(is_end, F.col("records"))), F.lit(0))
@@ -336,7 +336,10 @@ def _hang_ups() -> list[Column]:
             f"{name}_{what}_mono"
         )
         for number, name in enumerate(("acceptor", "connector"))
-        for kind, what in ((Kind.CLOSE_LOCAL, "left"), (Kind.CLOSE_SEEN, "saw"))
+        for kind, what in (
+            (RecordKind.CLOSE_LOCAL, "left"),
+            (RecordKind.CLOSE_SEEN, "saw"),
+        )
     ]
 
 
@@ -344,8 +347,8 @@ def _names_by_side() -> list[Column]:
     """Return the names on each side, for channels whose meeting is in no journal."""
     direction = F.col("flow").bitwiseAND(1)
     # The side that does not receive the flow records a send; the other, all else.
-    side = F.when(is_kind(Kind.SEND), 1 - direction).otherwise(direction)
-    spoke = ~is_kind(Kind.DROP)  # either side may record a drop
+    side = F.when(is_kind(RecordKind.SEND), 1 - direction).otherwise(direction)
+    spoke = ~is_kind(RecordKind.DROP)  # either side may record a drop
     return [
         F.min(
             F.when(spoke & (side == number), F.col("task")).when(spoke, F.col("peer"))
@@ -360,8 +363,8 @@ def _no_dead_senders() -> list[Column]:
 
 def _dead_senders() -> list[Column]:
     """Return, for each flow, if a journal died other than its receiver's."""
-    took = is_kind(Kind.RECEIVE) & (F.col("messages") > 0)
-    received = took | is_kind(Kind.CLOSE_LOCAL)
+    took = is_kind(RecordKind.RECEIVE) & (F.col("messages") > 0)
+    received = took | is_kind(RecordKind.CLOSE_LOCAL)
     side = F.col("flow").bitwiseAND(1)
     dead = F.collect_set(F.when(F.col("died"), F.col("journal")))
     return [
@@ -380,7 +383,7 @@ def _dead_senders() -> list[Column]:
     ]
 
 
-def _begins(events: DataFrame, kind: Kind, prefix: str) -> DataFrame:
+def _begins(events: DataFrame, kind: RecordKind, prefix: str) -> DataFrame:
     """Return when the call of each ticket began to wait: recorded only if it had to."""
     return (
         events.where(is_kind(kind) & (F.col("seq") != 0))

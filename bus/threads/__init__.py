@@ -15,9 +15,9 @@ emptying                the removal of a deregistered task from its thread
 undoable                a decision that an interrupt may cut off
 parked_expiry           the timer that expires parked messages
 comm                    the comm thread, as the exchange uses it
-binding                 the messages that waited for a name of any machine
 fast_delivery           the delivery of a frame by the thread that reads it
 exchange                the decisions of the process, and the actions that follow
+binding                 the messages that waited for a name of any machine
 router                  finds the task or relay of a message, and posts the message
 verdict                 the decision of another process on a join or a name
 """

@@ -81,8 +81,8 @@ class Account:
         "gap",
         "missed",
         "overflow",
+        "refused",
         "returned",
-        "turned_away",
     )
 
     def __init__(
@@ -105,7 +105,7 @@ class Account:
         self.expired: int = 0
         self.returned: int = 0
         # Never accepted; written under the inbox's lock.
-        self.turned_away: int = 0
+        self.refused: int = 0
         # Notifications dropped before they reached this process, as their gaps report;
         # written by the thread that handles the frames from links.
         self.missed: int = 0
@@ -193,7 +193,7 @@ class Account:
             self._outside -= 1
             self._outside_bytes -= message._size
             if self.overflow == "drop-newest":
-                self.turn_away_locked(message)
+                self.refuse_locked(message)
                 return Admission.DROPPED
             return Admission.FULL
         self._report_gap_locked(message)
@@ -285,7 +285,7 @@ class Account:
         return False
 
     @property
-    def roomy(self) -> bool:
+    def is_half_free(self) -> bool:
         """True if at least half of the room is free; takes no lock."""
         return (
             2 * self.unread <= self._messages_max
@@ -369,9 +369,9 @@ class Account:
             and unread > 1
         )
 
-    def turn_away_locked(self, message: Incoming) -> None:
+    def refuse_locked(self, message: Incoming) -> None:
         """Count a message that is dropped before acceptance; under the inbox's lock."""
-        self.turned_away += 1
+        self.refused += 1
         self.miss_newest_locked(1 + message.gap)
 
     def miss_newest_locked(self, count: int) -> None:

@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.errors import BusFullError, InDoubtError
 from bus.events import BusReason
 from bus.message import Incoming, Kind
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.address import Address
-    from bus.core.local.actions import Bind
     from bus.core.local.routing_table import Entry
+    from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Client
 
-__all__ = ["Binding", "send_bound"]
+__all__ = ["Binder", "Binding", "send_bound", "use_any_machine"]
 
 
 class Binding:
@@ -50,6 +52,31 @@ class Binding:
             _name=name,
             _deadline=deadline,
         )
+
+
+class Binder:
+    """Performs each `Bind` of one process."""
+
+    __slots__ = ("_exchange", "names")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange: Final = exchange
+        self.names: Final = AnyMachineNames(exchange.manager)
+
+    def __call__(self, bind: Bind, *_: object) -> None:
+        """Send the messages, and let the manager bind the name."""
+        send_bound(bind, self._exchange.send_at_once)
+        now = _sync.monotonic()
+        self._exchange.decide(lambda: self.names.on_bound(bind, now))
+
+
+def use_any_machine(exchange: Exchange) -> None:
+    """Let a process find names of any machine; it may do so already."""
+    # One step: of several threads, one decides. Without the exchange's lock, which
+    # another process may have held when this one was forked.
+    binder = exchange.performers.setdefault(Bind, Binder(exchange))
+    assert isinstance(binder, Binder)
+    exchange.manager.any_machine = binder.names
 
 
 def send_bound(bind: Bind, send: Callable[[Incoming], object]) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bus.core.hooks import Watcher
     from bus.core.local.actions import Action
     from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
-    from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
     from bus.payload import Payload
@@ -43,10 +43,10 @@ class NotificationAccount(Protocol):
 class Comm(Protocol):
     """The comm thread of a process; any thread may call the methods.
 
-    monitor: the frame monitor of all links; None while none is attached (OPEN-12).
+    watcher: sees the frames of all links; None if no feature asks for them.
     """
 
-    monitor: FrameMonitor | None
+    watcher: Watcher | None
 
     @property
     def remote(self) -> RemoteManager:

@@ -16,11 +16,10 @@ import itertools
 import math
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from bus.core.local.actions import (
     Action,
-    Bind,
     Confirm,
     Evict,
     Fail,
@@ -35,7 +34,6 @@ from bus.core.local.trace import Tracer
 from bus.errors import BusError
 from bus.message import Incoming
 from bus.threads.account import Admission
-from bus.threads.binding import send_bound
 from bus.threads.callback_failures import CallbackFailures
 from bus.threads.delivery import News, answer_of
 from bus.threads.emptying import Emptying
@@ -65,6 +63,8 @@ __all__ = ["Exchange"]
 
 T = TypeVar("T")
 
+_Performer: TypeAlias = "Callable[[Any, deque[Action], _thread.LockType], object]"
+
 
 class Exchange:
     """The decisions of one process, and the actions that follow from them.
@@ -78,6 +78,9 @@ class Exchange:
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
+        performers: the functions that perform the actions of features, by type. Each is
+            called with the action, the queue of actions and the lock; after an
+            interrupt it is called again.
         find: returns the task that has a name; None if there is none. It takes no lock.
         send_at_once: `Router.send` of this bus, for messages that waited; set by the
             router.
@@ -94,6 +97,7 @@ class Exchange:
         "horizon_store",
         "manager",
         "parked_expiry",
+        "performers",
         "send_at_once",
         "trace_sink",
     )
@@ -117,6 +121,7 @@ class Exchange:
         self._todo: deque[Action] = deque()
         self._acting: bool = False
         self._taken: Action | None = None  # off the queue, not yet begun
+        self.performers: Final[dict[type, _Performer]] = {}
         self.parked_expiry: Final = ParkedExpiry(
             manager, self._lock, self._todo, self.decide
         )
@@ -377,13 +382,6 @@ class Exchange:
         if type(action) is Open:
             self._open(action.entry, action.messages)
             return
-        if type(action) is Bind:
-            # Until its end it is taken: an interrupt puts it back with its remainder.
-            send_bound(action, self.send_at_once)
-            now = _sync.monotonic()
-            self.decide(lambda: self.manager.on_bound(action, now))
-            self._taken = None
-            return
         if type(action) is Post:
             assert self.comm is not None
             self._taken = None
@@ -392,6 +390,11 @@ class Exchange:
             except MemoryError:
                 self._taken = action  # it has the messages that are left
                 raise
+            return
+        if (perform := self.performers.get(type(action))) is not None:
+            perform(action, self._todo, self._lock)
+            # Not before: an interrupt puts it back, and the performer continues it.
+            self._taken = None
             return
         self._taken = None  # no call between this line and those below
         match action:

@@ -217,14 +217,16 @@ class ThreadManager:
         ):
             try:
                 # Here: an error of this call, too, ends only this step.
-                if failed and self.on_internal_error is not None:
+                again, failed = failed, False
+                if again and self.on_internal_error is not None:
                     self.on_internal_error()
-                failed = False
                 with self.driving:
-                    assert self.is_owner()
+                    assert self.ident == _sync.get_ident()
                     self._serve(None)
-                    self._serve_on()
-                errors.on_success()
+                    if self._ready:
+                        self._serve_on()
+                if again:
+                    errors.on_success()
             except Exception as error:  # of the bus: a callback contains its own
                 if not self.is_owner():
                     raise

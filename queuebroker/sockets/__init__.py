@@ -33,7 +33,7 @@ link_writer, link      the sending side of a link; a link, which reads too
 connection, queue      the state and the end of a `MessageQueue` with a remote peer
 read_lease             the right of a thread to read the sockets of its queues
 incoming_connect       the connect of a peer, until its accept
-listener               the listening socket of a broker
+listener               a listening socket; the one of a broker
 outgoing_connect       a connect to an address
 broker                 `SocketQueueBroker`
 """

@@ -1,7 +1,8 @@
-"""`Listener`: the listening socket at a broker's address.
+"""`Acceptor`: a listening socket; `Listener`: the one at a broker's address.
 
-It accepts each peer that connects and gives it an `IncomingConnect`. The number of
-unknown peers, those without a `Hello`, and their time are limited.
+A broker gives each peer that connects an `IncomingConnect`. The number of unknown
+peers, those without a `Hello`, and their time are limited. The sockets of `bus.pattern`
+accept their peers by an `Acceptor`, too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from queuebroker.sockets.driver import Driver
     from queuebroker.sockets.options import SocketOptions
 
-__all__ = ["Listener"]
+__all__ = ["Acceptor", "Listener"]
 
 _log: Final = logging.getLogger("queuebroker.sockets")
 
@@ -37,36 +38,28 @@ _PAUSE_S: Final = 0.1
 _MOVES_S: Final = 1.0
 
 
-class Listener:
-    """The listening socket of one broker, until the broker closes.
+class Acceptor:
+    """A listening socket until it is closed; a `Handler` of the driver.
 
-    Only the driver calls its methods, except for `close`, which any thread may call,
-    and `abandon_after_fork` in a child. The driver and the caller of `close` share only
-    containers whose single operations are atomic.
+    Only the driver calls its methods, except for the close of a subclass, which any
+    thread may call, and `abandon_after_fork` in a child. The driver and the closing
+    thread share only containers whose single operations are atomic.
+
+    driver: held by the caller for this listener.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        socket: Socket,
-        driver: Driver,
-        options: SocketOptions,
-        secure: Callable[[Socket], Socket] | None,
-        lease_s: float | None,
-        farewell_s: float | None,
-    ) -> None:
-        self.broker: Broker = broker
+    def __init__(self, socket: Socket, driver: Driver) -> None:
         self.driver: Driver = driver
-        self.options: SocketOptions = options
-        self.lease_s: float | None = lease_s
-        self._farewell_s: float | None = farewell_s
-        self._secure = secure
-        self._listening = [socket]
-        # Peers that have not sent a `Hello` yet, and peers that wait to be accepted.
-        self.unknown: dict[IncomingConnect, None] = {}
-        self.waiting: dict[IncomingConnect, None] = {}
-        self._moved_at = -_MOVES_S
+        self._listening = [socket]  # empty once it is closed
         driver.register(socket.fileno(), self, _net.READ)
+
+    def _admit(self, made: Socket, source: str) -> None:
+        """Begin the connection of one peer; an error ends that peer and no other."""
+        raise NotImplementedError
+
+    def _move(self) -> None:
+        """Go on with another driver: the present one has failed."""
+        raise NotImplementedError
 
     def ready(self, mask: int) -> None:  # noqa: ARG002  # part of `Handler`
         """Accept the peers that have connected."""
@@ -80,10 +73,6 @@ class Listener:
                 return
             if made is None:
                 return
-            if len(self.unknown) >= self.options.unknown_peers_max:
-                # Not the new one: silent peers would keep all others out.
-                oldest = next(iter(self.unknown))
-                oldest.end(f"too many peers have sent no name: {len(self.unknown)}")
             self._admit(*made)
 
     def _pause(self) -> None:
@@ -92,17 +81,20 @@ class Listener:
         New peers wait. The socket stays readable meanwhile, and the driver would
         report it again and again.
         """
-        with suppress(IndexError, OSError):  # it may be closed just now
+        with suppress(IndexError, OSError, ValueError):  # it may be closed just now
             # First the timer: without it the driver would never resume this listener.
             self.driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
             self.driver.watch(self._listening[0].fileno(), _net.ONCE)
 
+    def _resume(self) -> None:
+        with suppress(IndexError, OSError, ValueError):
+            self.driver.watch(self._listening[0].fileno(), _net.READ)
+
     def fail(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
         """Continue to listen, with another driver if the present one ends.
 
-        The error of one peer ends that peer's connect (`IncomingConnect`). An error
-        reported here concerns the listener itself, such as a lack of memory, and may
-        pass.
+        The error of one peer ends that peer's connection. An error reported here
+        concerns the listener itself, such as a lack of memory, and may pass.
         """
         if self.driver.failed:
             self._move()
@@ -110,7 +102,42 @@ class Listener:
             self._pause()
 
     def abort(self, error: BaseException) -> None:
-        """Do nothing: the owner closed the driver and must close the broker."""
+        """Do nothing: the owner closed the driver and must close the listener."""
+
+    @property
+    def is_ending(self) -> bool:
+        """True once it is closed."""
+        return not self._listening
+
+    def abandon_after_fork(self) -> None:
+        """Close the socket and nothing else: its file belongs to the parent."""
+        for socket in self._listening:
+            socket.close()
+
+
+class Listener(Acceptor):
+    """The listening socket of one broker, until the broker closes."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        socket: Socket,
+        driver: Driver,
+        options: SocketOptions,
+        secure: Callable[[Socket], Socket] | None,
+        lease_s: float | None,
+        farewell_s: float | None,
+    ) -> None:
+        self.broker: Broker = broker
+        self.options: SocketOptions = options
+        self.lease_s: float | None = lease_s
+        self._farewell_s: float | None = farewell_s
+        self._secure = secure
+        # Peers that have not sent a `Hello` yet, and peers that wait to be accepted.
+        self.unknown: dict[IncomingConnect, None] = {}
+        self.waiting: dict[IncomingConnect, None] = {}
+        self._moved_at = -_MOVES_S
+        super().__init__(socket, driver)
 
     def _move(self) -> None:
         """Move to the default driver; close the broker if that fails.
@@ -142,12 +169,11 @@ class Listener:
             return
         former.release()
 
-    def _resume(self) -> None:
-        with suppress(IndexError, OSError):
-            self.driver.watch(self._listening[0].fileno(), _net.READ)
-
     def _admit(self, made: Socket, source: str) -> None:
-        """Set up the link of one peer; an error here ends that peer and no other."""
+        if len(self.unknown) >= self.options.unknown_peers_max:
+            # Not the new one: silent peers would keep all others out.
+            oldest = next(iter(self.unknown))
+            oldest.end(f"too many peers have sent no name: {len(self.unknown)}")
         incoming_connect = IncomingConnect(self, source)
         held = False
         try:
@@ -200,16 +226,6 @@ class Listener:
             incoming_connect,
         )
         incoming_connect.link.begin()
-
-    @property
-    def is_ending(self) -> bool:
-        """True once it is closed."""
-        return not self._listening
-
-    def abandon_after_fork(self) -> None:
-        """Close the socket and nothing else: its file belongs to the parent."""
-        for socket in self._listening:
-            socket.close()
 
     def close(self) -> None:
         """Stop listening.

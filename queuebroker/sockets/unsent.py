@@ -1,7 +1,7 @@
 """`Unsent`: the output that a socket has not taken yet.
 
 It holds frames in order, in pieces; a long message is a piece by itself and never
-copied. It does not interpret the frames and does not block: the link tries again when
+copied. It does not interpret the frames and does not block: its owner tries again when
 the socket is writable.
 """
 
@@ -27,15 +27,18 @@ PIECES_MAX: Final = 64
 
 
 class Unsent:
-    """The pieces, oldest first; guarded by the lock of its link.
+    """The pieces, oldest first; guarded by the lock of its owner.
 
     Each method that writes raises `OSError` if the socket has failed.
+
+    written: how many bytes of pieces the socket has taken so far.
     """
 
-    __slots__ = ("_fds", "pieces")
+    __slots__ = ("_fds", "pieces", "written")
 
     def __init__(self) -> None:
         self.pieces: deque[memoryview] = deque()
+        self.written: int = 0
         # Descriptors to send with the first byte of a piece, by the `id` of the piece.
         self._fds: dict[int, list[int]] = {}
 
@@ -77,6 +80,7 @@ class Unsent:
             sent = self._send_head(socket, head, flags)
         except _net.WOULD_BLOCK:
             return False
+        self.written += sent
         if sent == len(head):
             self.pieces.popleft()
             return True
@@ -86,6 +90,7 @@ class Unsent:
     def _write_several(self, socket: Socket, flags: int) -> bool:
         pieces = list(itertools.islice(self.pieces, PIECES_MAX))
         sent = socket.sendmsg(pieces, (), flags)
+        self.written += sent
         for piece in pieces:
             if sent < len(piece):
                 self.pieces[0] = piece[sent:]

@@ -104,10 +104,12 @@ class WaitList:
         parkers = self._parkers
         if parkers and parker in parkers:
             parkers.remove(parker)
+            if self._pinned:
+                return
             if parkers:
                 self._review()
             else:
-                self.asleep = self._pinned
+                self.asleep = False
 
     def pin(self) -> None:
         """Make every operation without the lock check the state under it afterwards."""

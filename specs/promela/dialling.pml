@@ -13,8 +13,8 @@
  * A step is the reaction of one master to one event. The functions that the steps
  * mirror, in bus/core/remote/:
  *
- *   discovers            master_dialler.MasterDialler.on_machine_found
- *   dials                master_dialler.MasterDialler.dial
+ *   discovers            machine_dialler.MachineDialler.on_machine_found
+ *   dials                machine_dialler.MachineDialler.dial
  *   on HELLO             link_table.LinkTable.on_hello, link_table.LinkTable.identify
  *   on WELCOME           link_table.LinkTable.identify
  *   BEATS                link.Link.beats

@@ -20,10 +20,12 @@ from bus import (
     UnresolvedError,
     Visibility,
 )
+from bus.core.local.remote import AnyMachine
+from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.testing import memory_bus
-from bus.threads.binding import send_bound
+from bus.threads.binding import send_bound, use_any_machine
 from specs.clauses import clause
-from tests.kit.buses import PATIENT
+from tests.kit.buses import PATIENT, bindings
 from tests.kit.tasks import Reader, unwanted
 from tests.support import LIMIT_S, Threads, until
 
@@ -55,7 +57,7 @@ def is_quiet(bus: Bus) -> bool:
     """Return True if a process keeps no parked message and no search."""
     comm, manager = bus._node.comm, bus._exchange.manager
     searches = 0 if comm is None else len(comm.remote.resolver.ledger)
-    return len(manager.parked) == searches == len(manager.any_machine_names._binding)
+    return len(manager.parked) == searches == len(bindings(bus))
 
 
 # Sending.
@@ -131,7 +133,7 @@ def test_a_name_that_no_machine_has_fails_with_an_error_that_says_so() -> None:
 @clause("BUS-NAME-8", "BUS-MOVE-9")
 @pytest.mark.parametrize("follows", [True, False])
 def test_after_the_task_has_moved_the_next_command_finds_it(follows: bool) -> None:
-    with machines("m1 m2 m3", attrs.evolve(PATIENT, follow_moves=follows)) as (
+    with machines("m1 m2 m3", attrs.evolve(PATIENT, follow_moved_tasks=follows)) as (
         one,
         two,
         three,
@@ -166,6 +168,22 @@ def test_a_message_without_room_at_the_task_fails_like_any_other() -> None:
         assert all(isinstance(each.error, BusFullError) for each in told)
         assert [log.receive(0).payload for _ in range(2)] == [0, 1]
         assert is_quiet(bus)
+
+
+@clause("BUS-NAME-8")
+def test_a_process_knows_no_such_name_before_the_first_is_used() -> None:
+    """So a process that uses none loads nothing for them."""
+    with memory_bus(config=PATIENT) as bus:
+        sender = bus.register("sender")
+        sender.command("other", 1)
+        assert type(bus._exchange.manager.any_machine) is AnyMachine
+
+        sender.command(LOG, 1)
+
+        names = bus._exchange.manager.any_machine
+        assert type(names) is AnyMachineNames
+        use_any_machine(bus._exchange)  # by another thread, at the same time
+        assert bus._exchange.manager.any_machine is names
 
 
 # Waiting for a name.
@@ -293,7 +311,8 @@ def test_a_message_is_taken_out_before_it_is_sent() -> None:
         for number in range(3):
             sender.command(LOG, number)
         manager, entry = bus._exchange.manager, sender._entry
-        [bind] = manager.any_machine_names.bind(LOG, entry)
+        [bind] = manager.any_machine.on_found(LOG, entry)
+        assert isinstance(bind, Bind)
         sent: list[int] = []
 
         def send(message: package.Incoming) -> None:

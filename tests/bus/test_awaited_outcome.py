@@ -242,8 +242,8 @@ def test_a_task_deregisters_between_the_wake_up_and_the_end_of_its_wait(
         until(lambda: bool(reader._receiver.interests), "it waits")
         subscription: Any
         (subscription,) = reader._receiver.interests
-        until(lambda: subscription.then is not None, "it is to be woken")
-        until(lambda: not subscription.then.__self__.parker.locked(), "it was woken")
+        until(lambda: subscription._then is not None, "it is to be woken")
+        until(lambda: not subscription._then.__self__.parker.locked(), "it was woken")
         reader.deregister()
         # This request is behind the departure, in the same thread.
         host.call_soon(left.set)

@@ -39,7 +39,7 @@ def test_the_table_has_every_field_that_is_a_limit() -> None:
     assert [limit.name for limit in limits_table()] == fields[:-6]
     assert fields[-5:] == [
         "eager_relays",
-        "follow_moves",
+        "follow_moved_tasks",
         "run_directory",
         "access",
         "encoders",
@@ -70,7 +70,7 @@ def test_the_defaults_have_their_agreed_values() -> None:
         "parked_per_process": 4096,
         "searches_per_process": 4096,
         "searches_in_all": 16_384,
-        "exports_per_process": 100_000,
+        "public_tasks_per_process": 100_000,
         "relays_per_process": 100_000,
         "subscriptions_per_process": 10_000,
         "subscriptions_in_all": 65_536,
@@ -89,11 +89,11 @@ def test_the_defaults_have_their_agreed_values() -> None:
         "unauthenticated_links": 64,
         "unauthenticated_bytes": 4096,
         "stream_window": 16384,
-        "missing_ranges": 1024,
-        "message_life_s": 3600.0,
-        "ended_streams": 4096,
+        "missing_ranges_per_stream": 1024,
+        "ended_stream_s": 3600.0,
+        "ended_streams_max": 4096,
         "arena_bytes": 64 * MIB,
-        "arena_share": 0.25,
+        "arena_share_per_recipient": 0.25,
         "arena_threshold_bytes": 128 * 1024,
         "announce_s": 1.0,
         "announce_jitter": 0.2,
@@ -149,7 +149,8 @@ def test_a_limit_is_inclusive_at_both_ends() -> None:
         ValueError, match=r"^message_bytes_max must be <= 67108864, got"
     ):
         BusConfig(message_bytes_max=64 * MIB + 1)
-    assert BusConfig(ttl_wan=255, resolve_timeout_s=0, arena_share=1).ttl_wan == 255
+    config = BusConfig(ttl_wan=255, resolve_timeout_s=0, arena_share_per_recipient=1)
+    assert config.ttl_wan == 255
     with pytest.raises(ValueError, match=r"^ttl_wan must be <= 255, got 256$"):
         BusConfig(ttl_wan=256)
 

@@ -40,7 +40,8 @@ def place(own_run_directory: Path) -> Path:
 
 @pytest.fixture(params=[False, True], ids=["steps", "exact"])
 def durability(tmp_path: Path, request: pytest.FixtureRequest) -> Durability:
-    return Durability(tmp_path / "horizons", step=8, accept_log=request.param)
+    folder, exact = tmp_path / "horizons", request.param
+    return Durability(folder, messages_per_sync=8, sync_on_arrival=exact)
 
 
 # Settings.
@@ -48,13 +49,26 @@ def durability(tmp_path: Path, request: pytest.FixtureRequest) -> Durability:
 
 def test_the_settings_are_checked(tmp_path: Path) -> None:
     assert Durability("here").directory == Path.cwd() / "here"
-    assert (Durability(tmp_path).step, Durability(tmp_path).accept_log) == (1024, False)
+    made = Durability(tmp_path)
+    assert (made.messages_per_sync, made.sync_on_arrival) == (1024, False)
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"step": 0}, ValueError, r"step must be in 1\.\.4294967296, got 0"),
-        ({"step": 2**32 + 1}, ValueError, "step must be in"),
-        ({"step": True}, TypeError, "step must be an int, got True"),
-        ({"step": 1.0}, TypeError, r"step must be an int, got 1\.0"),
-        ({"accept_log": 1}, TypeError, "accept_log must be a bool, got 1"),
+        (
+            {"messages_per_sync": 0},
+            ValueError,
+            r"messages_per_sync must be in 1\.\.4294967296, got 0",
+        ),
+        ({"messages_per_sync": 2**32 + 1}, ValueError, "messages_per_sync must be in"),
+        (
+            {"messages_per_sync": True},
+            TypeError,
+            "messages_per_sync must be an int, got True",
+        ),
+        (
+            {"messages_per_sync": 1.0},
+            TypeError,
+            r"messages_per_sync must be an int, got 1\.0",
+        ),
+        ({"sync_on_arrival": 1}, TypeError, "sync_on_arrival must be a bool, got 1"),
     ]
     for changes, kind, text in wrong:
         with pytest.raises(kind, match=text):
@@ -144,7 +158,7 @@ def test_a_restarted_process_refuses_what_it_may_have_delivered(
     """The first link after the restart begins at the horizon."""
     assert lives.life(1, 2, 3) == [1, 2, 3]
 
-    horizon = 3 if durability.accept_log else 1 + durability.step
+    horizon = 3 if durability.sync_on_arrival else 1 + durability.messages_per_sync
     again = lives.life(*range(1, horizon + 2))
 
     assert again == [horizon + 1]
@@ -220,7 +234,7 @@ def test_no_message_is_delivered_before_its_horizon_is_stored(
         assert far.call("reader", 2, timeout=LIMIT_S) == 2
 
     assert reader.got == [1, 2]
-    assert seen == ([0, 1] if durability.accept_log else [0])
+    assert seen == ([0, 1] if durability.sync_on_arrival else [0])
 
 
 @clause("AMO-20")

@@ -136,7 +136,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
         MovedError("z", "ism://m/z"),
         {"name": "z", "address": "ism://m/z", "bus": ""},
         "cannot deliver to 'z': the task has moved to 'ism://m/z': send there, or set "
-        "BusConfig.follow_moves",
+        "BusConfig.follow_moved_tasks",
     ),
     (
         HandOverError("z", "ism://m/y", "no room", [1], in_doubt=True),

@@ -22,7 +22,8 @@ from bus import (
     TaskInfo,
     open_bus,
 )
-from bus.api.inspector import _shared_memory, inspector_of
+from bus.api.inspection import _shared_memory
+from bus.api.inspector import inspector_of
 from bus.core.peer.relay_counters import ENDS
 from bus.testing import memory_bus
 from specs.clauses import clause

@@ -12,7 +12,7 @@ import bus as package
 from bus import CommandTimeoutError, InDoubtError
 from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.kit.buses import PATIENT
+from tests.kit.buses import PATIENT, bindings
 from tests.kit.tasks import Reader
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads
@@ -48,7 +48,7 @@ def test_an_interrupted_wait_leaves_nothing() -> None:
         def case(interrupted: Blow) -> None:
             interrupted(lambda: bus.wait_for(LOG, timeout=LIMIT_S))
             assert len(bus._exchange.manager.parked) == 0
-            assert not bus._exchange.manager.any_machine_names._binding
+            assert not bindings(bus)
             assert bus.call(LOG, 1) == 1
 
         return case
@@ -105,7 +105,7 @@ def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
                 interrupted(exchange.act)
 
                 exchange.act()
-                assert not exchange.manager.any_machine_names._binding
+                assert not bindings(bus)
                 assert len(exchange.manager.parked) == 0
                 assert exchange.find(LOG) is log._entry
                 sender.command(LOG, 3)
@@ -158,7 +158,7 @@ def test_an_interrupt_loses_no_message_that_was_parked_during_a_bind() -> None:
                 interrupted(exchange.act)
 
                 exchange.act()
-                assert not exchange.manager.any_machine_names._binding
+                assert not bindings(bus)
                 assert exchange.manager.parked.waiting() == {}
                 sender.command(LOG, 3)
                 got = []

@@ -20,11 +20,12 @@ from bus import (
 )
 from bus.core.local.actions import Fail
 from bus.core.local.parked_list import Parked, ParkedList
+from bus.core.remote.any_machine import Bind
 from bus.message import Incoming, Kind
 from bus.testing import memory_bus
 from bus.threads.binding import send_bound
 from specs.clauses import clause
-from tests.kit.buses import PATIENT, join_both
+from tests.kit.buses import PATIENT, bindings, join_both
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads
 
@@ -312,7 +313,8 @@ def test_a_message_in_doubt_is_reported_once(*, asks: bool) -> None:
                 for number in NUMBERS:
                     sender.send(LOG, number)
                 entry = sender.task._entry
-                [bind] = manager.any_machine_names.bind(LOG, entry)
+                [bind] = manager.any_machine.on_found(LOG, entry)
+                assert isinstance(bind, Bind)
                 with pytest.raises(KeyboardInterrupt):
                     send_bound(bind, interrupted_send)
 
@@ -332,7 +334,7 @@ def test_a_message_in_doubt_is_reported_once(*, asks: bool) -> None:
                 assert sent == sorted(set(sent))
                 assert sender.counted - before == (0 if asks else len(failed))
                 assert sender.late == 0
-                manager.any_machine_names._binding.clear()
+                bindings(bus).clear()
 
             everywhere(case, packages=(package,))
 
@@ -346,7 +348,7 @@ def test_an_interrupt_sends_no_message_twice_to_the_new_address() -> None:
     numbers = itertools.count()
 
     def run() -> None:
-        config = attrs.evolve(PATIENT, follow_moves=True)
+        config = attrs.evolve(PATIENT, follow_moved_tasks=True)
         with memory_bus(config=config) as bus:
             sender, exchange = Sender(bus), bus._exchange
             new = bus.register("new", thread=sender.here)
@@ -420,7 +422,7 @@ def test_an_interrupted_registration_leaves_the_name_free(
             assert (got.count("any"), failed.count("any")) in ((1, 0), (0, 1), (1, 1))
             assert all(isinstance(each, InDoubtError) for each in told)
             assert len(manager.parked) == 0
-            assert not manager.any_machine_names._binding
+            assert not bindings(bus)
             assert not manager.departures.unopened
             log.deregister(final=True)
             sender.here.poll(0)

@@ -10,7 +10,7 @@ import pytest
 from bus import BusConfig, Incoming
 from bus.events import BusOperation
 from bus.journal.bus_recorder import BusRecorder
-from bus.journal.format import Kind, kind_name
+from bus.journal.format import RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
 from bus.testing import memory_bus
@@ -158,7 +158,7 @@ def registrations(folder: Path) -> list[str]:
     return [
         f"{kind_name(record.kind)} {called[record.flow]}"
         for record in journal.records()
-        if Kind.REGISTER <= record.kind <= Kind.MOVE
+        if RecordKind.REGISTER <= record.kind <= RecordKind.MOVE
     ]
 
 

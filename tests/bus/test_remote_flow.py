@@ -95,7 +95,7 @@ def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
 
             def accounted() -> int:
                 counters = info(two, policy).commands  # noqa: B023
-                dropped = counters.dropped + counters.turned_away
+                dropped = counters.dropped + counters.refused
                 return counters.delivered + dropped + len(told)  # noqa: B023
 
             serve(one, lambda: accounted() == count + 1, "all are read or dropped")  # noqa: B023

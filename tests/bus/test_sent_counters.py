@@ -43,7 +43,7 @@ def quiet(bus: Bus) -> bool:
     seen = bus.inspect()
     assert unbalanced(seen) == []
     assert seen.notifying is not None
-    return not (seen.sent.present or seen.notifying.unread)
+    return not (seen.sent.in_transit or seen.notifying.unread)
 
 
 @clause("BUS-FLOW-7")
@@ -69,7 +69,7 @@ def test_each_kind_of_message_is_in_the_counters_of_its_relay_and_of_its_link(
             returned=0,
             failed=0,
             in_doubt=0,
-            present=0,
+            in_transit=0,
         )
 
     mine, theirs = sent_counters(one), sent_counters(other)

@@ -337,7 +337,7 @@ def test_a_wait_for_a_name_of_another_bus_leaves_no_proxy() -> None:
 @clause("BUS-NAME-5", "BUS-MOVE-9")
 def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
     """It is parked there for the new address, not on the bus of its sender."""
-    following = attrs.evolve(PATIENT, follow_moves=True)
+    following = attrs.evolve(PATIENT, follow_moved_tasks=True)
     with (
         memory_bus("one", config=following) as one,
         memory_bus("two", config=following) as two,

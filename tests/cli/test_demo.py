@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from bus import Role, open_bus
 from bus.cli import main
-from bus.demo import judge
+from bus.demo import checks
+from bus.demo.faults import DEEDS, FAULTS
 from bus.demo.files import FileList
-from bus.demo.plant import DEEDS, FAULTS
-from bus.demo.stock import Stock, serial_stock
+from bus.demo.inventory import Inventory, serial_inventory
 from bus.journal import results
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
@@ -96,7 +96,7 @@ def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
 def test_a_fault_that_the_check_does_not_find_fails_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
+    monkeypatch.setattr("bus.demo.threads.plant_fault", lambda *_: None)
 
     ran = _demo(folder, "--out", tmp_path / "out")
 
@@ -111,7 +111,7 @@ class Spark:
         self.ran = 0
         self._verdict = verdict
         monkeypatch.setattr(session, "missing", lambda: None)
-        monkeypatch.setattr(judge, "run_in", self._run_in)
+        monkeypatch.setattr(checks, "run_in", self._run_in)
 
     def _run_in(
         self, folder: OutFolder, journals: Path, *, progress: Callable[[str], None]
@@ -215,7 +215,7 @@ def test_every_fault_has_a_description() -> None:
 def test_a_planted_fault_that_no_rule_finds_fails_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
+    monkeypatch.setattr("bus.demo.threads.plant_fault", lambda *_: None)
 
     ran = _demo(folder, "--out", tmp_path / "out", "--plant", "lost")
 
@@ -338,13 +338,13 @@ def test_a_run_with_its_own_journal_missing_does_not_pass(
 ) -> None:
     out = tmp_path / "out"
 
-    def meddle(files: FileList) -> Stock:
+    def meddle(files: FileList) -> Inventory:
         shutil.rmtree(out / "journal")
         if other:
             Journal(out / "journal").close()
-        return serial_stock(files)
+        return serial_inventory(files)
 
-    monkeypatch.setattr("bus.demo.run.serial_stock", meddle)
+    monkeypatch.setattr("bus.demo.run.serial_inventory", meddle)
 
     ran = _demo(folder, "--out", out)
 
@@ -362,13 +362,13 @@ def test_a_run_with_the_journal_of_one_process_missing_does_not_pass(
 ) -> None:
     out = tmp_path / "out"
 
-    def meddle(files: FileList) -> Stock:
+    def meddle(files: FileList) -> Inventory:
         own = f"{os.getpid()}-*"
         [other] = set(out.glob("journal/*/*")) - set(out.glob(f"journal/*/{own}"))
         shutil.rmtree(other)
-        return serial_stock(files)
+        return serial_inventory(files)
 
-    monkeypatch.setattr("bus.demo.run.serial_stock", meddle)
+    monkeypatch.setattr("bus.demo.run.serial_inventory", meddle)
 
     ran = _demo(folder, "--out", out, "--processes", "2")
 
@@ -427,7 +427,7 @@ def test_the_demo_does_not_index_its_own_results(
         assert "found 12 files, 30 bytes, " in ran.output
 
 
-def test_stock_is_not_taken_of_where_the_results_go(folder: Path) -> None:
+def test_no_inventory_is_taken_of_where_the_results_go(folder: Path) -> None:
     before = _files(folder)
 
     ran = _demo(folder, "--out", folder)
@@ -483,7 +483,7 @@ def test_an_interrupted_run_ends_as_every_verb_does(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bus.demo.run.take_stock", interrupted)
+    monkeypatch.setattr("bus.demo.run.take_inventory", interrupted)
 
     ran = _demo(folder, "--out", tmp_path / "out")
 

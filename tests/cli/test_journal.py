@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bus.cli import main
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from tests.journal.by_hand import B_LEAVES, met, received, sent
 from tests.journal.histories import Condition, clean, journal_id, store
 
@@ -293,5 +293,5 @@ def test_without_a_journal_there_is_one_line_and_exit_code_4(
 def test_every_kind_can_be_asked_for(tmp_path: Path) -> None:
     store(clean(1), tmp_path)
 
-    for kind in Kind:
+    for kind in RecordKind:
         assert invoke("cat", tmp_path, "--kind", kind.name.lower()).exit_code == 0

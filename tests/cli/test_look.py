@@ -63,7 +63,7 @@ def test_a_tree_shows_the_dropped_and_doubtful_messages_of_a_link() -> None:
     [
         (0, {}, "subscribed to s/*"),
         (2, {}, "subscribed to s/* (2 dropped)"),
-        (2, {"dropped": 3, "turned_away": 4}, "subscribed to s/* (9 dropped)"),
+        (2, {"dropped": 3, "refused": 4}, "subscribed to s/* (9 dropped)"),
         (0, {"unread": 5}, "subscribed to s/* (5 unread)"),
         (1, {"unread": 5}, "subscribed to s/* (5 unread, 1 dropped)"),
     ],
@@ -77,7 +77,7 @@ def test_a_tree_shows_the_unread_and_the_missed_messages_of_a_task(
         "unread": 0,
         "dropped": 0,
         "expired": 0,
-        "turned_away": 0,
+        "refused": 0,
     }
     heard = {"to": "s/*", "notifications": counters | drops, "missed": missed}
     task = {"name": "t", "visibility": "public", "commands": counters}
@@ -270,6 +270,6 @@ def test_a_process_that_has_just_left_is_not_queried_any_more(
     monkeypatch.setattr(queries, "ask", ask)
     monkeypatch.setattr(queries, "_known_master", lambda _: "alpha")
 
-    queries.look_around(Mock(timeout_s=1.0), Mock(process="me"))
+    queries.query_own_machine(Mock(timeout_s=1.0), Mock(process="me"))
 
     assert asked == [["alpha"], ["beta"]]

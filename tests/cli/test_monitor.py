@@ -30,7 +30,7 @@ RUN: dict[str, Any] = {
     "bytes": 1,
 }
 RUN |= {"hop": 2, "wants_reply": False, "failed": False}
-MONITORED = "(bus._node.comm.monitor is not None)"
+MONITORED = "(bus._node.comm.watcher is not None)"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bus.cli.news import Ticker
+from bus.cli.demo_events import Ticker
 from bus.cli.progress import Progress
 from bus.demo.files import FileList
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
@@ -59,8 +59,8 @@ def test_a_pass_is_counted_from_its_beginning() -> None:
     progress = Told()
     ticker = Ticker(FILES, progress)
 
-    for news in (Took(1, 0, 10**6), Took(1, 1, 10**6), PassDone(1), Took(2, 0, 10**6)):
-        ticker.tell(news)
+    for event in (Took(1, 0, 10**6), Took(1, 1, 10**6), PassDone(1), Took(2, 0, 10**6)):
+        ticker.tell(event)
 
     assert progress.said == [
         "pass 1: 1 of 2 files, 1.0 MB",
@@ -97,8 +97,8 @@ def test_a_file_that_two_workers_did_counts_once() -> None:
     progress = Told()
     ticker = Ticker(FILES, progress)
 
-    for news in (Took(1, 1, 10**6), Took(1, 1, 10**6)):
-        ticker.tell(news)
+    for event in (Took(1, 1, 10**6), Took(1, 1, 10**6)):
+        ticker.tell(event)
 
     assert progress.said == ["pass 1: 1 of 2 files, 1.0 MB"] * 2
 

@@ -123,7 +123,7 @@ def test_processes_that_sent_no_long_message_use_no_shared_memory() -> None:
 
 def test_a_process_without_an_arena_reports_none(alpha: Far) -> None:
     del alpha  # it is the master
-    with Far("plain", settings={"arena": False}) as plain:
+    with Far("plain", settings={"shared_memory": False}) as plain:
         plain.started()
 
         assert memories()["plain"] is None

@@ -232,7 +232,7 @@ def test_the_last_look_says_how_it_ends(
     told: dict[str, Any] = {"process": "alpha", "role": "master", "gave_up": 0}
     told |= {"threads": [], "relays": []}
     looks = [Answers([told], {"beta": error} if error else {}) for error in errors]
-    monkeypatch.setattr(looking, "look_around", Mock(side_effect=looks))
+    monkeypatch.setattr(looking, "query_own_machine", Mock(side_effect=looks))
 
     result = verb("top", "--count", "2", "--interval", "0.1")
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.local.actions import Bind, Open
+from bus.core.local.actions import Open
 from bus.core.local.process_manager import ProcessManager
+from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.message import Incoming, Kind
 from bus.registration import Visibility
 from specs.clauses import clause
@@ -22,9 +23,17 @@ LOG = "ism://*/log"
 @pytest.fixture
 def manager() -> ProcessManager:
     """Return the manager of the only process of machine m1."""
-    return ProcessManager(
+    manager = ProcessManager(
         "m1", "p1", parked_per_name=9, parked_in_all=99, resolve_timeout_s=5.0
     )
+    manager.any_machine = AnyMachineNames(manager)
+    return manager
+
+
+def go_on(manager: ProcessManager, bind: Bind) -> list[Action]:
+    """Report that the messages of a `Bind` are sent."""
+    assert isinstance(manager.any_machine, AnyMachineNames)
+    return manager.any_machine.on_bound(bind, 0.0)
 
 
 def register(manager: ProcessManager, name: str) -> tuple[Entry, list[Action]]:
@@ -67,12 +76,12 @@ def test_messages_parked_while_others_are_sent_follow_them(
     assert park(manager, 2) is None  # the driver has not sent the first one yet
     assert manager.table.find(LOG) is None
 
-    second = bound(manager.on_bound(first, 0.0))
+    second = bound(go_on(manager, first))
     assert numbers(second) == [2]
     assert park(manager, 3) is None
-    third = bound(manager.on_bound(second, 0.0))
+    third = bound(go_on(manager, second))
     assert numbers(third) == [3]
-    assert manager.on_bound(third, 0.0) == []
+    assert go_on(manager, third) == []
 
     assert manager.table.find(LOG) is log
     assert park(manager, 4) is log
@@ -83,11 +92,11 @@ def test_a_repeated_report_returns_the_same_action(manager: ProcessManager) -> N
     """So an interrupt loses none of its messages, and doubles none."""
     log, first = begin_binding(manager)
     park(manager, 2)
-    second = bound(manager.on_bound(first, 0.0))
+    second = bound(go_on(manager, first))
     assert second is first
     assert numbers(second) == [2]
 
-    assert manager.on_bound(first, 0.0) == manager.on_bound(first, 0.0) == []
+    assert go_on(manager, first) == go_on(manager, first) == []
 
     assert manager.table.find(LOG) is log
 
@@ -99,7 +108,7 @@ def test_if_the_task_deregisters_meanwhile_the_next_task_is_bound(
     log, first = begin_binding(manager)
     manager.leave(log)
     park(manager, 2)
-    assert manager.on_bound(first, 0.0) == []
+    assert go_on(manager, first) == []
     assert manager.table.find(LOG) is None
 
     successor, actions = register(manager, "log")
@@ -117,7 +126,7 @@ def test_a_successor_registered_meanwhile_gets_the_later_messages(
     manager.leave(log)
     successor, _ = register(manager, "log")
 
-    second = bound(manager.on_bound(first, 0.0))
+    second = bound(go_on(manager, first))
 
     assert (second.entry, numbers(second)) == (successor, [2])
 

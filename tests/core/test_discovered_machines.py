@@ -30,7 +30,7 @@ def heard(
     """Let a master hear of machine m2; return the addresses that it dials."""
     machine = Machine("m2", "id-m2", 1, address, now, now, 1)
     event = Event(change, machine, patience_s)
-    return dialled(master.remote.discovered_machines.on_event(event, now))
+    return dialled(master.remote.machines.on_event(event, now))
 
 
 def dialled(actions: list[Action]) -> list[tuple[str, ...]]:
@@ -195,7 +195,7 @@ def test_a_stale_static_address_does_not_declare_a_machine_lost() -> None:
     heard(one, Change.FOUND, address=LATER)
     one.remote.on_link_lost(1, 2.0)
     one.remote.tick(2.2)
-    one.remote.links.dialler.dial("m2", 2.2)
+    one.remote.machines.dial("m2", 2.2)
     one.remote.on_dial_failed(LinkKind.SIGNALLING, (STATIC, ""), 2.3)
     assert [each.machine for each in one.remote.topology.joined()] == ["m2"]
     one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.4)
@@ -209,9 +209,9 @@ def test_nothing_is_kept_of_machines_that_are_gone() -> None:
     heard(master, Change.FOUND)
     heard(master, Change.LEFT)
     master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
-    dialler = master.remote.links.dialler
-    kept = (dialler._delays, dialler.redial_at, dialler._dialling, dialler.found_at)
-    assert dialler.failures.last(["m2"]) == []
+    known = master.remote.machines
+    kept = (known._delays, known.redial_at, known._dialling, known.found_at)
+    assert known.failures.last(["m2"]) == []
     assert not any(kept)
 
 

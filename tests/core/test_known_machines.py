@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bus.core.discovery.machine_table import Change
-from bus.core.remote.dial_failures import DialFailure
 from bus.core.remote.known_machines import KnownMachines
+from bus.core.remote.master_dialler import DialFailure
 from bus.core.wire import LinkKind, Ping, Pong, Reason, Refused
 from bus.machine_info import MachineInfo, MachineState
 from specs.clauses import clause

@@ -33,7 +33,7 @@ NOW = 100.0
 class Asked:
     """A subscription or a watch, as the manager sees one."""
 
-    entry: Entry
+    _entry: Entry
     specification: Specification
 
 

@@ -49,7 +49,7 @@ def test_one_of_several_in_a_run_is_taken_out() -> None:
         (3, [b"ccc"]),
     ]
     assert (relay.under_way, relay.unacked_bytes) == (2, 4)
-    assert relay.counters.posted == relay.counters.ended + relay.present
+    assert relay.counters.posted == relay.counters.ended + relay.in_transit
     assert relay.take_refused(2) is None
     assert [relay.take_refused(number) is not None for number in (1, 3)] == [True] * 2
     assert not relay.unacked

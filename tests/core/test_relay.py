@@ -266,7 +266,7 @@ class RelayMachine(RuleBasedStateMachine):
         assert relay.under_way == len(self.under_way)
         assert relay.unacked_bytes == sum(len(each.body) for _, each in self.under_way)
         here = len(self.queued) + len(self.under_way) + len(self.withdrawn)
-        assert relay.present == here
+        assert relay.in_transit == here
         assert relay.busy == bool(here)
         deadlines = [each.deadline for each in self.queued if each.deadline is not None]
         at = relay.next_deadline()
@@ -540,7 +540,7 @@ def test_a_message_that_was_sent_at_once_is_sent_again_on_a_new_link() -> None:
     machine = RelayMachine()
     session = machine.peer.session
     machine.relay.send_at_once(outbound_run((b"x",)))
-    assert machine.relay.present == 1
+    assert machine.relay.in_transit == 1
 
     session.detach()
     link_up(session, 2, known=5)

@@ -59,7 +59,7 @@ class Master:
         self.remote = RemoteManager(
             topology, manager, host="relays", master=("here",), static=static
         )
-        self.redial = self.remote.links.dialler.redial_at
+        self.redial = self.remote.machines.redial_at
 
     def dials(
         self, number: int, address: str, machine: str | None, now: float = 0.0

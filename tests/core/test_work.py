@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus.core.local.actions import Bind
 from bus.core.local.interests import Interests
 from bus.core.local.process_manager import ProcessManager
+from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.errors import BusFullError
 from bus.message import Incoming, Kind
 from bus.registration import Visibility
@@ -30,7 +30,7 @@ SLACK = 200  # bytecodes; a scan would execute thousands more
 class Asked:
     """A subscription, as far as its look-up needs it."""
 
-    entry: Any
+    _entry: Any
     specification: Specification
 
 
@@ -47,6 +47,7 @@ def manager(parked: int, *, room: int) -> ProcessManager:
         parked_in_all=parked + room,
         resolve_timeout_s=5.0,
     )
+    one.any_machine = AnyMachineNames(one)
     one.park("first", message("first", NOW + 1), NOW)
     one.park("ism://*/bound", message("ism://*/bound"), NOW)
     for number in range(parked - 2):

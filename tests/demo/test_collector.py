@@ -33,7 +33,7 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.demo.messages import Content, News, Receipt
+    from bus.demo.messages import Content, Event, Receipt
     from queuebroker import MessageQueue
 
 HEAD = Head(1, 0, hashlib.sha256(b"one").hexdigest())
@@ -48,7 +48,7 @@ class Scene:
     collector: Collector
     queue: MessageQueue  # the worker's end
     served: MessageQueue  # the collector's
-    told: list[News]
+    told: list[Event]
     paused: list[str]
 
     def send(self, *messages: Content) -> Receipt:
@@ -61,7 +61,7 @@ class Scene:
 @contextmanager
 def serving(files: int) -> Iterator[Scene]:
     """Give a scene; at the end the worker hangs up, and all reports are in."""
-    told: list[News] = []
+    told: list[Event] = []
     paused: list[str] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=files, workers=1, paused=paused.append)
@@ -82,8 +82,8 @@ def test_keeps_a_file_and_tells_of_it() -> None:
     with serving(files=1) as scene:
         assert scene.send(*FILE) == Stored()
 
-    assert scene.collector.stocks[1].sizes == {0: 3}
-    assert scene.collector.stocks[1].digests == {0: HEAD.digest}
+    assert scene.collector.inventories[1].sizes == {0: 3}
+    assert scene.collector.inventories[1].digests == {0: HEAD.digest}
     assert scene.told == [Took(1, 0, 3), PassDone(1)]
 
 
@@ -114,7 +114,7 @@ def test_the_collector_notes_an_unread_file_and_completes_the_pass() -> None:
         scene.send(*FILE)
         assert scene.send(MISSED) == Stored()
 
-    assert scene.collector.stocks[1].unread == {1: "No such file"}
+    assert scene.collector.inventories[1].unread == {1: "No such file"}
     assert scene.told == [Took(1, 0, 3), PassDone(1)]
 
 
@@ -130,7 +130,7 @@ def test_a_file_that_comes_once_more_completes_nothing() -> None:
 
 
 def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
-    told: list[News] = []
+    told: list[Event] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=1, workers=1)
         console = bus.register("console", thread=bus.here())
@@ -145,7 +145,7 @@ def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
 
         serve(bus, lambda: told, "it tells")
     assert told == [HungUp("worker/1", 2, 0)]
-    assert collector.stocks == {}
+    assert collector.inventories == {}
 
 
 def test_messages_received_before_a_disconnect_do_not_count_as_drained() -> None:

@@ -6,9 +6,9 @@ import io
 import os
 from pathlib import Path
 
-from bus.demo.crew import Part
 from bus.demo.files import FileList
 from bus.demo.job import Job
+from bus.demo.worker_group import Part
 
 ODD = os.fsdecode(b"caf\xe9")  # not UTF-8
 PART = Part("worker/7", dies=True, from_file=2, after_s=1.5)

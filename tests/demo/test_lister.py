@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NOREPLY
-from bus.demo.agenda import Agenda
 from bus.demo.lister import Lister
 from bus.demo.messages import Give, sent
+from bus.demo.work_list import WorkList
 from bus.errors import InDoubtError
 from bus.message import Response
 from queuebroker.testing import explore
@@ -54,8 +54,8 @@ class Hand:
 def test_all_workers_share_the_files_of_every_pass() -> None:
     passes = iter([True, False])
     with demo_bus() as bus:
-        agenda = Agenda(5, lambda: next(passes))
-        Lister(bus, agenda)
+        work_list = WorkList(5, lambda: next(passes))
+        Lister(bus, work_list)
         hands = [Hand(bus, name, bus.here(), "works") for name in ("a", "b")]
 
         serve(bus, lambda: not is_there(bus, "worker/b"), "b is let go")
@@ -68,8 +68,8 @@ def test_all_workers_share_the_files_of_every_pass() -> None:
 
 def test_a_late_worker_is_dismissed() -> None:
     with demo_bus() as bus:
-        agenda = Agenda(1, lambda: False)
-        Lister(bus, agenda)
+        work_list = WorkList(1, lambda: False)
+        Lister(bus, work_list)
         Hand(bus, "early", bus.here(), "works")
         serve(bus, lambda: not is_there(bus, "worker/early"), "all is done")
 
@@ -84,11 +84,11 @@ def test_a_worker_that_fails_is_dismissed_and_another_gets_its_file(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with demo_bus() as bus:
-        agenda = Agenda(3, lambda: False)
-        Lister(bus, agenda)
+        work_list = WorkList(3, lambda: False)
+        Lister(bus, work_list)
         broken = Hand(bus, "broken", bus.here(), "breaks down")
         serve(bus, lambda: not is_there(bus, "worker/broken"), "it is let go")
-        assert not agenda.over
+        assert not work_list.over
 
         whole = Hand(bus, "whole", bus.here(), "works")
         serve(bus, lambda: not is_there(bus, "worker/whole"), "all is done")
@@ -103,8 +103,8 @@ def test_the_file_of_a_worker_that_left_goes_to_a_present_one() -> None:
     """Not to the idle worker that left before."""
     with demo_bus() as bus:
         here = bus.here()
-        agenda = Agenda(1, lambda: False)
-        Lister(bus, agenda)
+        work_list = WorkList(1, lambda: False)
+        Lister(bus, work_list)
         busy = Hand(bus, "busy", here, "takes its time")
         serve(bus, lambda: busy.given, "it has something to do")
         idle = Hand(bus, "idle", here, "works")
@@ -123,8 +123,8 @@ def test_the_file_of_a_worker_that_left_goes_to_a_present_one() -> None:
 
 def test_each_worker_gets_as_many_files_ahead_as_configured() -> None:
     with demo_bus() as bus:
-        agenda = Agenda(5, lambda: False)
-        Lister(bus, agenda, ahead=2)
+        work_list = WorkList(5, lambda: False)
+        Lister(bus, work_list, ahead=2)
         slow = Hand(bus, "slow", bus.here(), "takes its time")
 
         serve(bus, lambda: len(slow.given) == 2, "it has two")
@@ -136,8 +136,8 @@ def test_each_worker_gets_as_many_files_ahead_as_configured() -> None:
 def test_files_taken_back_are_done_in_the_old_order() -> None:
     with demo_bus() as bus:
         here = bus.here()
-        agenda = Agenda(3, lambda: False)
-        Lister(bus, agenda, ahead=2)
+        work_list = WorkList(3, lambda: False)
+        Lister(bus, work_list, ahead=2)
         slow = Hand(bus, "slow", here, "takes its time")
         serve(bus, lambda: len(slow.given) == 2, "it has two")
         slow.leave()
@@ -154,8 +154,8 @@ def test_no_worker_gets_a_file_before_all_awaited_ones_are_present() -> None:
     """The assignment then follows their names, not the order of arrival."""
     with demo_bus() as bus:
         here = bus.here()
-        agenda = Agenda(2, lambda: False)
-        Lister(bus, agenda, awaited=("worker/a", "worker/b"))
+        work_list = WorkList(2, lambda: False)
+        Lister(bus, work_list, awaited=("worker/a", "worker/b"))
         second = Hand(bus, "b", here, "takes its time")
         heard: list[bool] = []
         seer = bus.register("seer", thread=here)
@@ -172,8 +172,8 @@ def test_no_worker_gets_a_file_before_all_awaited_ones_are_present() -> None:
 def test_a_late_outcome_does_not_count_against_a_worker_that_is_back() -> None:
     with demo_bus() as bus:
         here = bus.here()
-        agenda = Agenda(4, lambda: False)
-        lister = Lister(bus, agenda, ahead=2)
+        work_list = WorkList(4, lambda: False)
+        lister = Lister(bus, work_list, ahead=2)
         cut = Hand(bus, "x", here, "takes its time")
         serve(bus, lambda: len(cut.given) == 2, "it has two")
         cut.leave()
@@ -196,8 +196,8 @@ def test_a_late_outcome_does_not_count_against_a_worker_that_is_back() -> None:
 def test_every_file_is_done_once_though_one_leaves_with_a_file_in_hand() -> None:
     def program(_run: Run) -> None:
         with demo_bus() as bus:
-            agenda = Agenda(2, lambda: False)
-            Lister(bus, agenda)
+            work_list = WorkList(2, lambda: False)
+            Lister(bus, work_list)
             gone: list[bool] = []
             seer = bus.register("seer", thread=bus.here())
             seer.watch("worker/b", lambda presence: gone.append(not presence.here))
@@ -205,7 +205,7 @@ def test_every_file_is_done_once_though_one_leaves_with_a_file_in_hand() -> None
             leaves = Hand(bus, "a", bus.here(), "leaves")
             while not any(gone):
                 bus.here().poll(None)
-        assert agenda.over
+        assert work_list.over
         assert sorted(works.given) == [(1, 0), (1, 1)]
         assert len(leaves.given) <= 1
 

@@ -15,8 +15,8 @@ import bus
 from bus import Role, open_bus
 from bus.demo import processes
 from bus.demo.files import FileList, list_files
-from bus.demo.messages import HungUp, News, Rescued, Took
-from bus.demo.run import take_stock
+from bus.demo.messages import Event, HungUp, Rescued, Took
+from bus.demo.run import take_inventory
 from bus.errors import DemoError
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals
@@ -45,16 +45,18 @@ def _run(
     count: int,
     *,
     seconds: float = 0.0,
-    news: Callable[[News], None] = lambda _: None,
-) -> tuple[Outcome, CheckResult, list[News]]:
-    told: list[News] = []
+    on_event: Callable[[Event], None] = lambda _: None,
+) -> tuple[Outcome, CheckResult, list[Event]]:
+    told: list[Event] = []
 
-    def tell(each: News) -> None:
+    def tell(each: Event) -> None:
         told.append(each)
-        news(each)
+        on_event(each)
 
     journals = tmp_path / "journal"
-    outcome = take_stock(files, journals, processes=count, seconds=seconds, news=tell)
+    outcome = take_inventory(
+        files, journals, processes=count, seconds=seconds, on_event=tell
+    )
     return outcome, check(open_journals(journals)), told
 
 
@@ -70,14 +72,14 @@ def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     outcome, result, told = _run(list_files(folder), tmp_path, 4)
 
     assert [comparison.equal for comparison in outcome.comparisons] == [True]
-    assert outcome.stocks[0].files == 20
-    [left] = [news for news in told if isinstance(news, HungUp)]
+    assert outcome.inventories[0].files == 20
+    [left] = [event for event in told if isinstance(event, HungUp)]
     assert left.worker == "worker/2"
-    rescued = [news for news in told if isinstance(news, Rescued)]
-    assert {news.worker for news in rescued} == {"worker/1"}
-    assert {news.told for news in rescued} <= {"in doubt", "peer lost"}
-    assert all(news.by in {"worker/2", "worker/3"} for news in rescued)
-    assert all(news.index in outcome.stocks[0].digests for news in rescued)
+    rescued = [event for event in told if isinstance(event, Rescued)]
+    assert {event.worker for event in rescued} == {"worker/1"}
+    assert {event.told for event in rescued} <= {"in doubt", "peer lost"}
+    assert all(event.by in {"worker/2", "worker/3"} for event in rescued)
+    assert all(event.index in outcome.inventories[0].digests for event in rescued)
 
     assert result.verdict is Verdict.PASS, result.violations
     checked = {each.rule: each.checked for each in result.verdicts}
@@ -102,14 +104,14 @@ def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
 
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
-    [left] = [news for news in told if isinstance(news, HungUp)]
-    rescued = [news for news in told if isinstance(news, Rescued)]
+    [left] = [event for event in told if isinstance(event, HungUp)]
+    rescued = [event for event in told if isinstance(event, Rescued)]
     assert left.worker == "worker/2"
-    assert left.unfinished >= 80 or len(outcome.stocks) > 1
-    assert {news.worker for news in rescued} == {"worker/1"}
+    assert left.unfinished >= 80 or len(outcome.inventories) > 1
+    assert {event.worker for event in rescued} == {"worker/1"}
     # The answers of the files before it may be under way when a worker is killed.
-    first = min(news.index for news in rescued)
-    assert first >= 60 - processes.AHEAD or len(outcome.stocks) > 1
+    first = min(event.index for event in rescued)
+    assert first >= 60 - processes.AHEAD or len(outcome.inventories) > 1
 
 
 @pytest.mark.deep
@@ -119,7 +121,7 @@ def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
     assert outcome.equal
     assert result.verdict is Verdict.PASS
     assert all(each.closed for each in result.facts)
-    assert not any(isinstance(news, HungUp | Rescued) for news in told)
+    assert not any(isinstance(event, HungUp | Rescued) for event in told)
 
 
 @pytest.mark.parametrize("content", [b"", b"x"], ids=["empty", "short"])
@@ -133,7 +135,7 @@ def test_one_file_is_enough_to_be_killed_in(tmp_path: Path, content: bytes) -> N
 
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
-    [rescued] = [news for news in told if isinstance(news, Rescued)]
+    [rescued] = [event for event in told if isinstance(event, Rescued)]
     assert (rescued.worker, rescued.index, rescued.by) == ("worker/1", 0, "worker/2")
 
 
@@ -145,19 +147,19 @@ def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) 
 
     outcome, result, told = _run(files, tmp_path, 3)
 
-    assert len(outcome.stocks[0].unread) == 20
+    assert len(outcome.inventories[0].unread) == 20
     assert result.verdict is Verdict.PASS, result.violations
-    assert any(isinstance(news, Rescued) for news in told)
+    assert any(isinstance(event, Rescued) for event in told)
 
 
 @pytest.mark.deep
 def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None:
     outcome, result, told = _run(list_files(folder), tmp_path, 3, seconds=1.5)
 
-    assert len(outcome.stocks) > 1
+    assert len(outcome.inventories) > 1
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
-    rescued = [news for news in told if isinstance(news, Rescued)]
+    rescued = [event for event in told if isinstance(event, Rescued)]
     assert 1 <= len(rescued) <= 2  # the files assigned to it at the time
     assert len([each for each in result.facts if not each.closed]) == 1
 
@@ -166,8 +168,8 @@ def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None
 def test_others_can_look_at_its_bus(folder: Path, tmp_path: Path) -> None:
     seen: list[dict[str, object]] = []
 
-    def look(news: News) -> None:
-        if not seen and isinstance(news, Took):
+    def look(event: Event) -> None:
+        if not seen and isinstance(event, Took):
             command = [sys.executable, "-m", "bus", "tree", "--bus", "demo", "--json"]
             path = str(Path(bus.__file__).parents[1])
             printed = subprocess.run(
@@ -179,7 +181,7 @@ def test_others_can_look_at_its_bus(folder: Path, tmp_path: Path) -> None:
             )
             seen.append(json.loads(printed.stdout))
 
-    _run(list_files(folder), tmp_path, 2, news=look)
+    _run(list_files(folder), tmp_path, 2, on_event=look)
 
     [tree] = seen
     assert '"worker/1"' in json.dumps(tree)
@@ -195,11 +197,11 @@ def test_an_interrupted_run_ends_all_its_threads_and_processes(
     capfd: pytest.CaptureFixture[str],
     error: type[BaseException],
 ) -> None:
-    def interrupt(_: News) -> None:
+    def interrupt(_: Event) -> None:
         raise error
 
     with pytest.raises(error):
-        _run(list_files(folder), tmp_path, 4, news=interrupt)
+        _run(list_files(folder), tmp_path, 4, on_event=interrupt)
 
     # A check after every test finds leaked threads, processes and descriptors.
     assert caplog.records == []

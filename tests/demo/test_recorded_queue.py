@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.demo.plant import FAULTS
-from bus.demo.planted_queue import PLANTED, plant_between_processes
+from bus.demo.faults import FAULTS
+from bus.demo.queue_faults import QUEUE_FAULTS, plant_fault_between_processes
 from bus.demo.recorded_queue import RecordedConnector, RecordedQueue, new_channel
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals
@@ -66,7 +66,7 @@ def test_a_fault_put_into_it_on_purpose_is_found(
     tmp_path: Path, fault: str, rules: set[str], got: list[bytes]
 ) -> None:
     with recorded(tmp_path / "journals") as (near, far):
-        plant_between_processes(fault, near)
+        plant_fault_between_processes(fault, near)
         far.send_many([b"1", b"2", b"3"])
         assert [near.receive() for _ in got] == got
         far.disconnect()
@@ -76,7 +76,7 @@ def test_a_fault_put_into_it_on_purpose_is_found(
 
 
 def test_the_same_faults_are_known_between_processes_as_between_threads() -> None:
-    assert set(PLANTED) == set(FAULTS)
+    assert set(QUEUE_FAULTS) == set(FAULTS)
 
 
 def test_two_journals_are_read_as_one_channel(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from bus.api.membership import _joined
 from bus.config import BusConfig
+from bus.demo.faults import FAULTS
 from bus.demo.files import FileList, list_files
-from bus.demo.messages import Damaged, HungUp, News, PassDone, Took
+from bus.demo.inventory import Inventory
+from bus.demo.messages import Damaged, Event, HungUp, PassDone, Took
 from bus.demo.outcome import Outcome
-from bus.demo.plant import FAULTS
-from bus.demo.run import take_stock
-from bus.demo.stock import Stock
+from bus.demo.run import take_inventory
 from bus.demo.threads import LEAVER
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
@@ -40,13 +40,13 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
     folder: Path, tmp_path: Path
 ) -> None:
     files = list_files(folder)
-    told: list[News] = []
+    told: list[Event] = []
 
-    outcome = take_stock(files, tmp_path / "journal", news=told.append)
+    outcome = take_inventory(files, tmp_path / "journal", on_event=told.append)
 
     assert [comparison.equal for comparison in outcome.comparisons] == [True]
-    assert outcome.stocks[0].files == 30
-    assert len([news for news in told if isinstance(news, Took)]) == 30
+    assert outcome.inventories[0].files == 30
+    assert len([event for event in told if isinstance(event, Took)]) == 30
     assert told.count(PassDone(1)) == 1
     assert not any(isinstance(each, Took) for each in told[told.index(PassDone(1)) :])
     result = check(open_journals(tmp_path / "journal"))
@@ -58,7 +58,7 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
 def test_a_worker_that_disconnects_is_reported_and_another_does_its_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[News] = []
+    told: list[Event] = []
     gone = threading.Event()
     read = FileList.read
 
@@ -68,24 +68,24 @@ def test_a_worker_that_disconnects_is_reported_and_another_does_its_file(
             assert gone.wait(LIMIT_S)
         return read(files, index)
 
-    def tell(news: News) -> None:
-        told.append(news)
-        if isinstance(news, HungUp):
+    def tell(event: Event) -> None:
+        told.append(event)
+        if isinstance(event, HungUp):
             gone.set()
 
     monkeypatch.setattr(FileList, "read", read_later)
 
-    outcome = take_stock(list_files(folder), tmp_path / "journal", news=tell)
+    outcome = take_inventory(list_files(folder), tmp_path / "journal", on_event=tell)
 
-    [left] = [news for news in told if isinstance(news, HungUp)]
+    [left] = [event for event in told if isinstance(event, HungUp)]
     assert left.worker == LEAVER
-    assert left.unfinished in outcome.stocks[0].digests
+    assert left.unfinished in outcome.inventories[0].digests
 
 
 def test_passes_go_on_until_the_time_is_up(folder: Path, tmp_path: Path) -> None:
-    outcome = take_stock(list_files(folder), tmp_path / "journal", seconds=0.3)
+    outcome = take_inventory(list_files(folder), tmp_path / "journal", seconds=0.3)
 
-    assert len(outcome.stocks) > 1
+    assert len(outcome.inventories) > 1
     assert outcome.equal
 
 
@@ -96,14 +96,14 @@ def test_no_news_is_dropped_for_a_console_that_is_slow(tmp_path: Path) -> None:
     room = BusConfig().task_fifo_messages
     for number in range(room + 50):
         (root / f"{number}").touch()
-    told: list[News] = []
+    told: list[Event] = []
 
-    def slow(news: News) -> None:
+    def slow(event: Event) -> None:
         if not told:
             until(lambda: _unread_by_console() == room, "it has no more room")
-        told.append(news)
+        told.append(event)
 
-    take_stock(list_files(root), tmp_path / "journal", news=slow)
+    take_inventory(list_files(root), tmp_path / "journal", on_event=slow)
 
     assert len([each for each in told if isinstance(each, Took)]) == room + 50
     assert told[-1] == PassDone(1)
@@ -122,15 +122,15 @@ def test_a_file_that_vanishes_is_reported_and_the_rest_is_done(
     files = list_files(folder)
     (folder / "07").unlink()
 
-    outcome = take_stock(files, tmp_path / "journal")
+    outcome = take_inventory(files, tmp_path / "journal")
 
-    assert outcome.stocks[0].unread == {7: "No such file or directory"}
-    assert outcome.stocks[0].files == 29
+    assert outcome.inventories[0].unread == {7: "No such file or directory"}
+    assert outcome.inventories[0].files == 29
     assert outcome.equal
 
 
 def test_one_pass_that_differs_makes_a_run_unequal() -> None:
-    serial, other = Stock(), Stock()
+    serial, other = Inventory(), Inventory()
     serial.add(0, 1, "aa")
     other.add(0, 1, "bb")
 
@@ -147,7 +147,7 @@ _NAMED_BY = {"lost": "Q5", "duplicate": "Q3", "reorder": "Q2", "half": "Q7"}
 def test_a_planted_fault_is_found_and_its_message_named(
     folder: Path, tmp_path: Path, fault: str
 ) -> None:
-    outcome = take_stock(list_files(folder), tmp_path / "journal", fault=fault)
+    outcome = take_inventory(list_files(folder), tmp_path / "journal", fault=fault)
 
     assert outcome.equal
     result = check(open_journals(tmp_path / "journal"))
@@ -164,11 +164,11 @@ def test_an_interrupted_run_ends_all_its_threads(
     caplog: pytest.LogCaptureFixture,
     error: type[BaseException],
 ) -> None:
-    def interrupt(_: News) -> None:
+    def interrupt(_: Event) -> None:
         raise error
 
     with pytest.raises(error):
-        take_stock(list_files(folder), tmp_path / "journal", news=interrupt)
+        take_inventory(list_files(folder), tmp_path / "journal", on_event=interrupt)
 
     # A check after every test finds leaked threads.
     assert caplog.records == []
@@ -177,20 +177,20 @@ def test_an_interrupted_run_ends_all_its_threads(
 def test_a_file_damaged_on_the_way_is_reported_and_sent_again(
     folder: Path, tmp_path: Path
 ) -> None:
-    told: list[News] = []
+    told: list[Event] = []
 
-    outcome = take_stock(
-        list_files(folder), tmp_path / "journal", fault="lost", news=told.append
+    outcome = take_inventory(
+        list_files(folder), tmp_path / "journal", fault="lost", on_event=told.append
     )
 
     assert told.count(Damaged(LEAVER)) == 1
-    assert outcome.stocks[0].unread == {}
+    assert outcome.inventories[0].unread == {}
 
 
 def test_the_record_covers_the_queues_that_carry_content(
     folder: Path, tmp_path: Path
 ) -> None:
-    take_stock(list_files(folder), tmp_path / "journal")
+    take_inventory(list_files(folder), tmp_path / "journal")
 
     result = check(open_journals(tmp_path / "journal"))
     checked = {each.rule: each.checked for each in result.verdicts}

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from bus.cli import main
 from bus.config import BusConfig
 from bus.demo import outage
-from bus.demo.crew import FAR, NEAR, parts_on_two_machines
 from bus.demo.machines import Machines, impatient
 from bus.demo.messages import ENCODERS, sent
 from bus.demo.outage import CABLE, Outage
+from bus.demo.worker_group import FAR, NEAR, parts_on_two_machines
 from bus.errors import DemoError
 from bus.journal.reader import open_journals
 from bus.pipeline import session

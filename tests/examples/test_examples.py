@@ -109,13 +109,13 @@ _SHOWN = re.compile(r"^```text\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 
 
 def _steps_on_the_page() -> list[str]:
-    """Return what the page about the blocks shows of `multicast_blocks.py`."""
-    page = _FOLDER.parent / "docs" / "explanation" / "multicast-blocks.md"
+    """Return what the page about the blocks shows of `control_blocks.py`."""
+    page = _FOLDER.parent / "docs" / "explanation" / "control-blocks.md"
     shown = _SHOWN.findall(page.read_text(encoding="utf-8"))
     return "\n\n".join(shown).splitlines()
 
 
-_PRINTS["multicast_blocks.py"] = [*_steps_on_the_page(), ""]
+_PRINTS["control_blocks.py"] = [*_steps_on_the_page(), ""]
 
 _WITH_NNG = {"ticker_with_nng.py"}
 

@@ -26,7 +26,7 @@ OWNER = Owner("bus1", "machine", "me", 1000)
 
 @pytest.fixture
 def durability(tmp_path: Path) -> Durability:
-    return Durability(tmp_path / "horizons", step=8)
+    return Durability(tmp_path / "horizons", messages_per_sync=8)
 
 
 @pytest.fixture
@@ -89,11 +89,13 @@ def test_a_failure_is_reported_once_nothing_is_covered(
     assert not store.horizons.covers("a", 1, 1)
 
 
-@pytest.mark.parametrize(("accept_log", "ahead"), [(False, 8), (True, 0)])
+@pytest.mark.parametrize(("sync_on_arrival", "ahead"), [(False, 8), (True, 0)])
 def test_the_settings_say_how_far_ahead_a_horizon_is(
-    durability: Durability, accept_log: bool, ahead: int
+    durability: Durability, sync_on_arrival: bool, ahead: int
 ) -> None:
-    settings = Durability(durability.directory, step=8, accept_log=accept_log)
+    settings = Durability(
+        durability.directory, messages_per_sync=8, sync_on_arrival=sync_on_arrival
+    )
     store = HorizonStore.open(settings, OWNER)
     store.close()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.events import BusReason
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from tests.journal.bus_history import process, step, task
 from tests.journal.history import Entry, History
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 A, B, C = task(0), task(1, 0), task(1, 1)
-NOTE, _ANSWER = int(Flag.MULTICAST), int(Flag.ANSWER)
+NOTE, _ANSWER = int(Flag.NOTIFICATION), int(Flag.ANSWER)
 
 
 def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:
@@ -47,7 +47,7 @@ def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:
     known = {process(0): "", process(1): ""} | dict(names or {})
     registers = [
         Entry(
-            Kind.REGISTER,
+            RecordKind.REGISTER,
             task=known.get(number, f"task-{number}"),
             journal=number // 100 - 1,
             origin=number,
@@ -62,10 +62,10 @@ def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:
 
 def sent(mid: int, *, to: int = B, flags: int = 0, hop: int = 1) -> list[Entry]:
     """A sends a message to another process."""
-    kind = Kind.NOTIFY if flags & NOTE else Kind.COMMAND
+    kind = RecordKind.NOTIFY if flags & NOTE else RecordKind.COMMAND
     return [
         step(kind, A, mid, to, flags=flags),
-        step(Kind.RELAY_OUT, A, mid, to, hop=hop, flags=flags),
+        step(RecordKind.RELAY_OUT, A, mid, to, hop=hop, flags=flags),
     ]
 
 
@@ -73,24 +73,24 @@ def arrives(mid: int, *, to: int = B, flags: int = 0) -> list[Entry]:
     """The message is read from the link and delivered."""
     return [
         step(kind, A, mid, to, journal=1, hop=1, flags=flags)
-        for kind in (Kind.RELAY_IN, Kind.EXTRACT, Kind.DELIVER)
+        for kind in (RecordKind.RELAY_IN, RecordKind.EXTRACT, RecordKind.DELIVER)
     ]
 
 
-def gone(kind: Kind, mid: int, reason: BusReason, *, journal: int = 0) -> Entry:
+def gone(kind: RecordKind, mid: int, reason: BusReason, *, journal: int = 0) -> Entry:
     """The message will not be delivered, for a reason."""
     return step(kind, A, mid, B, journal=journal, hop=1, reason=reason)
 
 
 def leaves(registration: int = B) -> Entry:
     return Entry(
-        Kind.DEREGISTER, origin=registration, destination=registration, journal=1
+        RecordKind.DEREGISTER, origin=registration, destination=registration, journal=1
     )
 
 
 def inside(*mids: int) -> list[Entry]:
     """C sends commands to B, within their process."""
-    return [step(Kind.COMMAND, C, mid, B, journal=1) for mid in mids]
+    return [step(RecordKind.COMMAND, C, mid, B, journal=1) for mid in mids]
 
 
 def taken(*mids: int) -> list[Entry]:
@@ -98,7 +98,7 @@ def taken(*mids: int) -> list[Entry]:
     return [
         step(kind, C, mid, B, journal=1)
         for mid in mids
-        for kind in (Kind.EXTRACT, Kind.DELIVER)
+        for kind in (RecordKind.EXTRACT, RecordKind.DELIVER)
     ]
 
 
@@ -106,7 +106,7 @@ def answered(mid: int) -> list[Entry]:
     """B answers C."""
     return [
         step(kind, B, mid, C, journal=1, flags=_ANSWER)
-        for kind in (Kind.RESPOND, Kind.EXTRACT, Kind.DELIVER)
+        for kind in (RecordKind.RESPOND, RecordKind.EXTRACT, RecordKind.DELIVER)
     ]
 
 
@@ -115,12 +115,12 @@ def heard() -> list[Entry]:
     there = process(1)
     arrival = [
         step(kind, A, 1, there, journal=1, hop=1, flags=NOTE)
-        for kind in (Kind.RELAY_IN, Kind.DELIVER)
+        for kind in (RecordKind.RELAY_IN, RecordKind.DELIVER)
     ]
     copies = [
         step(kind, A, 1, each, journal=1, hop=1, flags=NOTE)
         for each in (B, C)
-        for kind in (Kind.NOTIFY, Kind.DELIVER)
+        for kind in (RecordKind.NOTIFY, RecordKind.DELIVER)
     ]
     return [*sent(1, to=there, flags=NOTE), *arrival, *copies]
 
@@ -137,7 +137,7 @@ BUS_CLEAN: Mapping[str, History] = {
         *inside(1),
         *[
             step(kind, C, 2, B, journal=1, flags=NOTE)
-            for kind in (Kind.NOTIFY, Kind.DELIVER)
+            for kind in (RecordKind.NOTIFY, RecordKind.DELIVER)
         ],
         *taken(1),
     ),
@@ -145,15 +145,20 @@ BUS_CLEAN: Mapping[str, History] = {
     "something is on the link": bus(*sent(1), *arrives(1), *sent(2)),
     "the oldest was dropped": bus(
         *inside(1, 2),
-        step(Kind.DISCARD, C, 1, B, journal=1, reason=BusReason.OLDEST),
+        step(RecordKind.DISCARD, C, 1, B, journal=1, reason=BusReason.OLDEST),
         *taken(2),
     ),
     "the link was lost": bus(
-        *sent(1), gone(Kind.IN_DOUBT, 1, BusReason.PROCESS_LOST), *sent(2), *arrives(2)
+        *sent(1),
+        gone(RecordKind.IN_DOUBT, 1, BusReason.PROCESS_LOST),
+        *sent(2),
+        *arrives(2),
     ),
     "the receiver left": bus(
         *inside(1),
-        step(Kind.UNDELIVERED, C, 1, B, journal=1, reason=BusReason.ADDRESSEE_GONE),
+        step(
+            RecordKind.UNDELIVERED, C, 1, B, journal=1, reason=BusReason.ADDRESSEE_GONE
+        ),
         leaves(),
     ),
 }
@@ -169,7 +174,7 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
     "a notification delivered twice": (
         "B1",
         "twice",
-        bus(*heard(), step(Kind.DELIVER, A, 1, C, journal=1, hop=1, flags=NOTE)),
+        bus(*heard(), step(RecordKind.DELIVER, A, 1, C, journal=1, hop=1, flags=NOTE)),
         (A, "notification", 1, C),
     ),
     "an answer delivered twice": (
@@ -193,7 +198,9 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
     "two places under one hop": (
         "B2",
         "again",
-        bus(*sent(1), *arrives(1), step(Kind.RELAY_OUT, A, 1, B, journal=1, hop=1)),
+        bus(
+            *sent(1), *arrives(1), step(RecordKind.RELAY_OUT, A, 1, B, journal=1, hop=1)
+        ),
         (A, "command", 1, B),
     ),
     "sent on under a lower hop": (
@@ -201,9 +208,9 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
         "back",
         bus(
             *sent(1, hop=2),
-            step(Kind.RELAY_IN, A, 1, B, journal=1, hop=2),
-            step(Kind.RELAY_OUT, A, 1, B, journal=1, hop=1),
-            step(Kind.DELIVER, A, 1, B, journal=1, hop=2),
+            step(RecordKind.RELAY_IN, A, 1, B, journal=1, hop=2),
+            step(RecordKind.RELAY_OUT, A, 1, B, journal=1, hop=1),
+            step(RecordKind.DELIVER, A, 1, B, journal=1, hop=2),
         ),
         (A, "command", 1, B),
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from bus.journal.rules import SORTS
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def _line(entry: Entry) -> tuple[int, ...]:
     return entry.origin, entry.flags, entry.destination
 
 
-def _choose(history: History, rng: Random, *kinds: Kind) -> Entry | None:
+def _choose(history: History, rng: Random, *kinds: RecordKind) -> Entry | None:
     found = [entry for entry in history.entries if entry.kind in kinds]
     return rng.choice(found) if found else None
 
 
-def _followed(history: History, rng: Random, kind: Kind) -> Entry | None:
+def _followed(history: History, rng: Random, kind: RecordKind) -> Entry | None:
     """Return a record followed by a like one of a later message in its line."""
     found = history.of_kind(kind)
     followed = [
@@ -53,7 +53,7 @@ def _followed(history: History, rng: Random, kind: Kind) -> Entry | None:
 
 
 def _twice(history: History, rng: Random) -> _Told | None:
-    entry = _choose(history, rng, Kind.DELIVER)
+    entry = _choose(history, rng, RecordKind.DELIVER)
     if entry is None:
         return None
     history.after(entry, attrs.evolve(entry))
@@ -61,7 +61,7 @@ def _twice(history: History, rng: Random) -> _Told | None:
 
 
 def _again(history: History, rng: Random) -> _Told | None:
-    entry = _choose(history, rng, Kind.RELAY_OUT, Kind.RELAY_IN)
+    entry = _choose(history, rng, RecordKind.RELAY_OUT, RecordKind.RELAY_IN)
     if entry is None:
         return None
     history.after(entry, attrs.evolve(entry))
@@ -69,12 +69,12 @@ def _again(history: History, rng: Random) -> _Told | None:
 
 
 def _from_nowhere(history: History, rng: Random) -> _Told | None:
-    entry = _choose(history, rng, Kind.RELAY_IN)
+    entry = _choose(history, rng, RecordKind.RELAY_IN)
     if entry is None:
         return None
     (out,) = [
         other
-        for other in history.of_kind(Kind.RELAY_OUT)
+        for other in history.of_kind(RecordKind.RELAY_OUT)
         if _message(other) == _message(entry)
     ]
     history.entries.remove(out)
@@ -82,8 +82,8 @@ def _from_nowhere(history: History, rng: Random) -> _Told | None:
 
 
 def _never_read(history: History, rng: Random) -> _Told | None:
-    entry = _followed(history, rng, Kind.RELAY_IN)
-    explained = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
+    entry = _followed(history, rng, RecordKind.RELAY_IN)
+    explained = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
     if entry is None or any(
         other.kind in explained and _message(other) == _message(entry)
         for other in history.entries
@@ -94,7 +94,7 @@ def _never_read(history: History, rng: Random) -> _Told | None:
 
 
 def _lost(history: History, rng: Random) -> _Told | None:
-    entry = _followed(history, rng, Kind.DELIVER)
+    entry = _followed(history, rng, RecordKind.DELIVER)
     if entry is None:
         return None
     history.entries.remove(entry)
@@ -103,14 +103,14 @@ def _lost(history: History, rng: Random) -> _Told | None:
 
 def _reorder(history: History, rng: Random) -> _Told | None:
     """A delivery is recorded right after the next one of its line."""
-    entry = _followed(history, rng, Kind.DELIVER)
+    entry = _followed(history, rng, RecordKind.DELIVER)
     if entry is None:
         return None
     at = history.entries.index(entry)
     later = next(
         other
         for other in history.entries[at + 1 :]
-        if other.kind is Kind.DELIVER and _line(other) == _line(entry)
+        if other.kind is RecordKind.DELIVER and _line(other) == _line(entry)
     )
     history.entries.remove(entry)
     history.after(later, entry)

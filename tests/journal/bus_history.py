@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.events import BusReason
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from queuebroker.observer import Reason
 from tests.journal.deaths import KILLED, death
 from tests.journal.history import Entry, History
@@ -37,7 +37,7 @@ def task(journal: int, place: int = 0) -> int:
 
 
 def step(
-    kind: Kind,
+    kind: RecordKind,
     origin: int,
     mid: int,
     destination: int,
@@ -71,7 +71,9 @@ class _Message:
     destination: int
     hop: int = 0
 
-    def told(self, kind: Kind, journal: int, reason: BusReason | None = None) -> Entry:
+    def told(
+        self, kind: RecordKind, journal: int, reason: BusReason | None = None
+    ) -> Entry:
         who = self.origin, self.mid, self.destination
         where = {"journal": journal, "hop": self.hop}
         return step(kind, *who, **where, flags=self.flags, reason=reason)
@@ -98,7 +100,7 @@ class _Bus:
 
     def _register(self, registration: int, name: str) -> None:
         entry = Entry(
-            Kind.REGISTER,
+            RecordKind.REGISTER,
             task=name,
             journal=home(registration),
             origin=registration,
@@ -118,21 +120,23 @@ class _Bus:
             sender = self.rng.choice(self.tasks)
             self.last_mid[sender] += 1
             mid, to = self.last_mid[sender], self.rng.choice(self.tasks)
-            self._accept(Kind.COMMAND, _Message(sender, 0, mid, to))
+            self._accept(RecordKind.COMMAND, _Message(sender, 0, mid, to))
 
     def notify(self) -> None:
         if not self.tasks:
             return
         sender = self.rng.choice(self.tasks)
         self.last_mid[sender] += 1
-        mid, flags = self.last_mid[sender], int(Flag.MULTICAST)
+        mid, flags = self.last_mid[sender], int(Flag.NOTIFICATION)
         hearers = [each for each in self.tasks if self.rng.random() < 0.5]
         here = home(sender)
         for each in hearers:
             if home(each) == here:
-                self._accept(Kind.NOTIFY, _Message(sender, flags, mid, each))
+                self._accept(RecordKind.NOTIFY, _Message(sender, flags, mid, each))
         for there in sorted({home(each) for each in hearers} - {here}):
-            self._accept(Kind.NOTIFY, _Message(sender, flags, mid, process(there)))
+            self._accept(
+                RecordKind.NOTIFY, _Message(sender, flags, mid, process(there))
+            )
 
     def answer(self) -> None:
         if self.questions:
@@ -141,15 +145,15 @@ class _Bus:
             if responder in self.tasks and question.origin in self.tasks:
                 flags = question.flags | int(Flag.ANSWER)
                 who = responder, flags, question.mid, question.origin
-                self._accept(Kind.RESPOND, _Message(*who))
+                self._accept(RecordKind.RESPOND, _Message(*who))
 
     def read(self) -> None:
         full = [each for each in self.tasks if self.boxes[each]]
         if full:
             reader = self.rng.choice(full)
             message = self.boxes[reader].pop(0)
-            self._note(message, Kind.EXTRACT, home(reader))
-            self._note(message, Kind.DELIVER, home(reader))
+            self._note(message, RecordKind.EXTRACT, home(reader))
+            self._note(message, RecordKind.DELIVER, home(reader))
             if not message.flags & Flag.ANSWER:
                 self.questions.append((reader, message))
 
@@ -162,23 +166,23 @@ class _Bus:
         _, there = link
         fate = self.rng.random()
         if fate < 0.05:
-            self._note(message, Kind.IN_DOUBT, home(message.origin))
+            self._note(message, RecordKind.IN_DOUBT, home(message.origin))
             return
-        self._note(message, Kind.RELAY_IN, there)
+        self._note(message, RecordKind.RELAY_IN, there)
         if message.destination != process(there):
             self._post(message)
             return
-        self._note(message, Kind.DELIVER, there)
+        self._note(message, RecordKind.DELIVER, there)
         for each in self.tasks:
             if home(each) == there and self.rng.random() < 0.6:
-                self._accept(Kind.NOTIFY, attrs.evolve(message, destination=each))
+                self._accept(RecordKind.NOTIFY, attrs.evolve(message, destination=each))
 
     def drop(self) -> None:
         full = [each for each in self.tasks if self.boxes[each]]
         if full:
             reader = self.rng.choice(full)
             message = self.boxes[reader].pop(0)
-            self._note(message, Kind.DISCARD, home(reader), BusReason.OLDEST)
+            self._note(message, RecordKind.DISCARD, home(reader), BusReason.OLDEST)
 
     def leave(self) -> None:
         if not self.tasks:
@@ -188,18 +192,18 @@ class _Bus:
             return
         self.tasks.remove(leaver)
         for message in self.boxes[leaver]:
-            kind = self.rng.choice([Kind.UNDELIVERED, Kind.DISCARD])
+            kind = self.rng.choice([RecordKind.UNDELIVERED, RecordKind.DISCARD])
             self._note(message, kind, home(leaver), BusReason.ADDRESSEE_GONE)
         self.history.entries.append(
             Entry(
-                Kind.DEREGISTER,
+                RecordKind.DEREGISTER,
                 journal=home(leaver),
                 origin=leaver,
                 destination=leaver,
             )
         )
 
-    def _accept(self, kind: Kind, message: _Message) -> None:
+    def _accept(self, kind: RecordKind, message: _Message) -> None:
         here = home(message.origin) if not message.hop else home(message.destination)
         self._note(message, kind, here)
         there = home(message.destination)
@@ -207,7 +211,7 @@ class _Bus:
             self._post(message)
             return
         message.hop += 1
-        self._note(message, Kind.RELAY_OUT, here)
+        self._note(message, RecordKind.RELAY_OUT, here)
         self.links.setdefault((here, there), []).append(message)
 
     def _post(self, message: _Message) -> None:
@@ -215,12 +219,12 @@ class _Bus:
             self.boxes[message.destination].append(message)
         else:
             where, why = home(message.destination), BusReason.ADDRESSEE_GONE
-            self._note(message, Kind.UNDELIVERED, where, why)
+            self._note(message, RecordKind.UNDELIVERED, where, why)
 
     def _note(
         self,
         message: _Message,
-        kind: Kind,
+        kind: RecordKind,
         journal: int,
         reason: BusReason | None = None,
     ) -> None:
@@ -253,10 +257,10 @@ def kill_on_bus(
 
     unrecorded: True if its last step is not on record.
     """
-    first = sum(entry.kind is Kind.REGISTER for entry in history.entries) + at
+    first = sum(entry.kind is RecordKind.REGISTER for entry in history.entries) + at
     before, after = history.entries[:first], history.entries[first:]
     last = [entry for entry in before if entry.journal == dead][-1]
-    if unrecorded and last.kind is not Kind.REGISTER:
+    if unrecorded and last.kind is not RecordKind.REGISTER:
         before.remove(last)
     survives = []
     stopped = set()

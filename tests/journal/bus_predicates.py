@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from bus.journal.rules import RULES, SORTS, Basis, Verdict
 
 if TYPE_CHECKING:
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "of_the_bus"]
 
-_ACCEPTED: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
-_EXPLAINED: Final = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
+_ACCEPTED: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
+_EXPLAINED: Final = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
 _STEPS: Final = (
     *_ACCEPTED,
     *_EXPLAINED,
-    *(Kind.RELAY_OUT, Kind.RELAY_IN, Kind.EXTRACT, Kind.DELIVER),
+    *(
+        RecordKind.RELAY_OUT,
+        RecordKind.RELAY_IN,
+        RecordKind.EXTRACT,
+        RecordKind.DELIVER,
+    ),
 )
 
 
@@ -43,7 +48,7 @@ class Seen:
     def line(self) -> tuple[int, int, int]:
         """(origin, sort, destination)."""
         r = self.record
-        return r.origin, r.flags & (Flag.MULTICAST | Flag.ANSWER), r.flow
+        return r.origin, r.flags & (Flag.NOTIFICATION | Flag.ANSWER), r.flow
 
     @property
     def is_answer(self) -> bool:
@@ -59,11 +64,11 @@ def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
     """Return the violations that any checker must find."""
     homes: dict[int, set[int]] = {}
     for s in seen:
-        if s.record.kind == Kind.REGISTER:
+        if s.record.kind == RecordKind.REGISTER:
             homes.setdefault(s.record.flow, set()).add(s.journal)
     steps = [s for s in seen if s.record.kind in _STEPS]
     found: set[tuple[Key, Verdict]] = set()
-    left = {s.record.flow for s in seen if s.record.kind == Kind.DEREGISTER}
+    left = {s.record.flow for s in seen if s.record.kind == RecordKind.DEREGISTER}
     of_bus = [facts[s.journal] for s in seen if 64 <= s.record.kind <= 88]
     ended = all(each.ended for each in of_bus)
     for line, mid in {(s.line, s.record.mid) for s in steps}:
@@ -87,12 +92,12 @@ def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
     return found
 
 
-def _only(kind: Kind, of: list[Seen]) -> list[Seen]:
+def _only(kind: RecordKind, of: list[Seen]) -> list[Seen]:
     return [s for s in of if s.record.kind == kind]
 
 
 def _b1(mine: list[Seen]) -> Iterator[Part]:
-    delivers = _only(Kind.DELIVER, mine)
+    delivers = _only(RecordKind.DELIVER, mine)
     if len(delivers) > 1:
         yield "B1", "twice", delivers[0], None
 
@@ -105,7 +110,7 @@ def _twice(crossings: list[Seen]) -> bool:
     )
 
 
-def _later(kind: Kind, one: Seen, theirs: list[Seen]) -> bool:
+def _later(kind: RecordKind, one: Seen, theirs: list[Seen]) -> bool:
     return not one.is_answer and any(
         s.record.mid > one.record.mid for s in _only(kind, theirs)
     )
@@ -114,7 +119,7 @@ def _later(kind: Kind, one: Seen, theirs: list[Seen]) -> bool:
 def _b2(
     mine: list[Seen], theirs: list[Seen], struck: bool, ended: bool
 ) -> Iterator[Part]:
-    out, into = _only(Kind.RELAY_OUT, mine), _only(Kind.RELAY_IN, mine)
+    out, into = _only(RecordKind.RELAY_OUT, mine), _only(RecordKind.RELAY_IN, mine)
     hops_out, hops_into = ({s.record.hop for s in each} for each in (out, into))
     if _twice(out) or _twice(into):
         yield "B2", "again", mine[0], None
@@ -132,7 +137,7 @@ def _b2(
         yield "B2", "foreign", mine[0], None
     elif not hops_out - hops_into or any(s.record.kind in _EXPLAINED for s in mine):
         return
-    elif _later(Kind.RELAY_IN, mine[0], theirs):
+    elif _later(RecordKind.RELAY_IN, mine[0], theirs):
         yield "B2", "overtaken", mine[0], None
     elif not ended:
         yield "B2", "unexplained", mine[0], None
@@ -144,9 +149,9 @@ def _b3(
     kinds = {s.record.kind for s in mine}
     if not kinds & {*_ACCEPTED} or struck:
         return
-    if kinds & {Kind.DELIVER, *_EXPLAINED}:
+    if kinds & {RecordKind.DELIVER, *_EXPLAINED}:
         return
-    if _later(Kind.DELIVER, mine[0], theirs):
+    if _later(RecordKind.DELIVER, mine[0], theirs):
         yield "B3", "overtaken", mine[0], None
     elif mine[0].record.flow in left:
         yield "B3", "unaccounted", mine[0], None
@@ -155,11 +160,11 @@ def _b3(
 
 
 def _b5(mine: list[Seen], theirs: list[Seen]) -> Iterator[Part]:
-    for s in _only(Kind.DELIVER, mine):
+    for s in _only(RecordKind.DELIVER, mine):
         if not s.is_answer and any(
             o.journal == s.journal
             and o.record.n < s.record.n
             and o.record.mid > s.record.mid
-            for o in _only(Kind.DELIVER, theirs)
+            for o in _only(RecordKind.DELIVER, theirs)
         ):
             yield "B5", "overtaken", s, s.record.n

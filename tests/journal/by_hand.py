@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from queuebroker.observer import Reason
 from tests.journal.deaths import death
 from tests.journal.history import Entry, History
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 
-def at_a(kind: Kind, **fields: object) -> Entry:
+def at_a(kind: RecordKind, **fields: object) -> Entry:
     """An operation of a, or an event in the flow to it."""
     return Entry(kind, 1, 0, port=5, task="a", peer="b", **fields)  # type: ignore[arg-type] # as Entry says
 
 
-def at_b(kind: Kind, **fields: object) -> Entry:
+def at_b(kind: RecordKind, **fields: object) -> Entry:
     """An operation of b, or an event in the flow to it."""
     return Entry(kind, 1, 1, port=5, task="b", peer="a", **fields)  # type: ignore[arg-type] # as Entry says
 
@@ -47,9 +47,9 @@ def at_b(kind: Kind, **fields: object) -> Entry:
 def met(*entries: Entry) -> History:
     """The two connect, then the entries follow."""
     meeting = [
-        attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=1), channel=0),
-        at_a(Kind.ACCEPT_END, seq=1),
-        at_b(Kind.CONNECT_END, seq=2),
+        attrs.evolve(at_a(RecordKind.ACCEPT_BEGIN, seq=1), channel=0),
+        at_a(RecordKind.ACCEPT_END, seq=1),
+        at_b(RecordKind.CONNECT_END, seq=2),
     ]
     history = History([*meeting, *entries])
     history.number()
@@ -58,20 +58,20 @@ def met(*entries: Entry) -> History:
 
 def sent(*seqs: int, size: int = 8) -> list[Entry]:
     """From b to a."""
-    return [at_a(Kind.SEND, seq=seq, size=size) for seq in seqs]
+    return [at_a(RecordKind.SEND, seq=seq, size=size) for seq in seqs]
 
 
 def received(*seqs: int, size: int = 8) -> list[Entry]:
     """By a."""
-    return [at_a(Kind.RECEIVE, seq=seq, size=size) for seq in seqs]
+    return [at_a(RecordKind.RECEIVE, seq=seq, size=size) for seq in seqs]
 
 
 def dropped(*seqs: int) -> list[Entry]:
     """By a, which hangs up."""
-    return [at_a(Kind.DROP, seq=seq, reason=Reason.DISCARDED) for seq in seqs]
+    return [at_a(RecordKind.DROP, seq=seq, reason=Reason.DISCARDED) for seq in seqs]
 
 
-A_LEAVES, B_LEAVES = at_a(Kind.CLOSE_LOCAL), at_b(Kind.CLOSE_LOCAL)
+A_LEAVES, B_LEAVES = at_a(RecordKind.CLOSE_LOCAL), at_b(RecordKind.CLOSE_LOCAL)
 
 CLEAN: Mapping[str, History] = {
     "nothing happened": History(),
@@ -84,33 +84,35 @@ CLEAN: Mapping[str, History] = {
     "sent while half-disconnected": met(
         *sent(1),
         B_LEAVES,
-        at_b(Kind.DROP, reason=Reason.HALF_DISCONNECTED),
+        at_b(RecordKind.DROP, reason=Reason.HALF_DISCONNECTED),
         *received(1),
     ),
     "both left": met(*sent(1), B_LEAVES, *dropped(1), A_LEAVES),
-    "a side is told twice that it left": met(A_LEAVES, at_a(Kind.CLOSE_SEEN), A_LEAVES),
+    "a side is told twice that it left": met(
+        A_LEAVES, at_a(RecordKind.CLOSE_SEEN), A_LEAVES
+    ),
     "an accept that met nobody was refused": History(
         [
-            attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=9), channel=0),
-            attrs.evolve(at_a(Kind.REFUSE, seq=9), channel=0),
+            attrs.evolve(at_a(RecordKind.ACCEPT_BEGIN, seq=9), channel=0),
+            attrs.evolve(at_a(RecordKind.REFUSE, seq=9), channel=0),
         ]
     ),
     "bytes instead of messages": met(
-        at_a(Kind.WRITE, seq=0, size=9),
-        at_a(Kind.READ, seq=0, size=4),
-        at_a(Kind.READ, seq=4, size=5),
+        at_a(RecordKind.WRITE, seq=0, size=9),
+        at_a(RecordKind.READ, seq=0, size=4),
+        at_a(RecordKind.READ, seq=4, size=5),
     ),
 }
 
 
-FLOW = at_a(Kind.SEND).flow
+FLOW = at_a(RecordKind.SEND).flow
 
 # rule, case, history, seq, the preceding step named in the explanation
 BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
     "nobody connected": (
         "Q1",
         "count",
-        History([at_a(Kind.ACCEPT_END)]),
+        History([at_a(RecordKind.ACCEPT_END)]),
         None,
         "1 accepts and 0 connects",
     ),
@@ -121,11 +123,16 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         None,
         "0 accepts and 0 connects",
     ),
-    "two accepts": ("Q1", "count", met(at_a(Kind.ACCEPT_END)), None, "2 accepts"),
+    "two accepts": ("Q1", "count", met(at_a(RecordKind.ACCEPT_END)), None, "2 accepts"),
     "another port": (
         "Q1",
         "port",
-        History([at_a(Kind.ACCEPT_END), attrs.evolve(at_b(Kind.CONNECT_END), port=6)]),
+        History(
+            [
+                at_a(RecordKind.ACCEPT_END),
+                attrs.evolve(at_b(RecordKind.CONNECT_END), port=6),
+            ]
+        ),
         None,
         "accepted on port 5, connected on 6",
     ),
@@ -133,7 +140,10 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         "Q1",
         "names",
         History(
-            [at_a(Kind.ACCEPT_END), attrs.evolve(at_b(Kind.CONNECT_END), peer="c")]
+            [
+                at_a(RecordKind.ACCEPT_END),
+                attrs.evolve(at_b(RecordKind.CONNECT_END), peer="c"),
+            ]
         ),
         None,
         "a accepted b, but b connected to c",
@@ -143,9 +153,9 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         "interval",
         History(
             [
-                at_b(Kind.CONNECT_END, seq=2),
-                attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=1), channel=0),
-                at_a(Kind.ACCEPT_END, seq=1),
+                at_b(RecordKind.CONNECT_END, seq=2),
+                attrs.evolve(at_a(RecordKind.ACCEPT_BEGIN, seq=1), channel=0),
+                at_a(RecordKind.ACCEPT_END, seq=1),
             ]
         ),
         None,
@@ -156,9 +166,9 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         "interval",
         History(
             [
-                at_a(Kind.ACCEPT_END, seq=1),
-                attrs.evolve(at_b(Kind.CONNECT_BEGIN, seq=2), channel=0),
-                at_b(Kind.CONNECT_END, seq=2),
+                at_a(RecordKind.ACCEPT_END, seq=1),
+                attrs.evolve(at_b(RecordKind.CONNECT_BEGIN, seq=2), channel=0),
+                at_b(RecordKind.CONNECT_END, seq=2),
             ]
         ),
         None,
@@ -229,7 +239,7 @@ def apart(*entries: Entry) -> History:
     history = met(*map(attrs.evolve, entries))
     history.journals = 2
     for entry in history.entries:
-        sends = entry.kind is Kind.SEND
+        sends = entry.kind is RecordKind.SEND
         entry.journal = 1 - entry.side if sends else entry.side
     history.entries.append(death(0, 1))
     history.number()
@@ -247,15 +257,15 @@ def killed_with(*entries: Entry) -> History:
 
 def from_a(*seqs: int) -> list[Entry]:
     """Sent by a, whose process dies."""
-    return [at_b(Kind.SEND, seq=seq, size=8) for seq in seqs]
+    return [at_b(RecordKind.SEND, seq=seq, size=8) for seq in seqs]
 
 
 def by_b(*seqs: int) -> list[Entry]:
     """Received by b, whose process lives."""
-    return [at_b(Kind.RECEIVE, seq=seq, size=8) for seq in seqs]
+    return [at_b(RecordKind.RECEIVE, seq=seq, size=8) for seq in seqs]
 
 
-def without(kind: Kind, history: History) -> History:
+def without(kind: RecordKind, history: History) -> History:
     """Return a history without its records of a kind."""
     history.entries = [entry for entry in history.entries if entry.kind is not kind]
     history.number()
@@ -271,7 +281,7 @@ DEATHS: Mapping[str, tuple[History, list[tuple[str, str, int | None]]]] = {
     "the first thing it sent": (apart(*by_b(1)), []),
     "what never left it": (apart(*from_a(1, 2), *by_b(1), B_LEAVES), []),
     "one end, within the dead one": (
-        without(Kind.CONNECT_END, killed_with(death(0, 1))),
+        without(RecordKind.CONNECT_END, killed_with(death(0, 1))),
         [],
     ),
     "two more than it had sent": (
@@ -299,11 +309,14 @@ DEATHS: Mapping[str, tuple[History, list[tuple[str, str, int | None]]]] = {
         [("Q5", "unaccounted", 1)],
     ),
     "no end at all": (
-        without(Kind.ACCEPT_END, without(Kind.CONNECT_END, killed_with(death(0, 1)))),
+        without(
+            RecordKind.ACCEPT_END,
+            without(RecordKind.CONNECT_END, killed_with(death(0, 1))),
+        ),
         [("Q1", "count", None)],
     ),
     "another port": (
-        apart(attrs.evolve(at_b(Kind.CONNECT_END), port=6)),
+        apart(attrs.evolve(at_b(RecordKind.CONNECT_END), port=6)),
         [("Q1", "count", None)],
     ),
     "received twice": (apart(*from_a(1), *by_b(1, 1)), [("Q3", "twice", 1)]),

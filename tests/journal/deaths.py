@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.events import BusReason
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from tests.journal.disk import MACHINE, Condition, process_id
 from tests.journal.history import Entry
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["KILLED", "death", "kill", "split"]
 
 KILLED: Final = Condition(closed=False, sealed=False)
-_MEETING: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
+_MEETING: Final = (RecordKind.ACCEPT_END, RecordKind.CONNECT_END)
 _LATE: Final = 10**9  # later than all records of a history
 
 
 def death(dead: int, witness: int, *, late: int = _LATE) -> Entry:
     """Return the record in another journal of the death of a journal's process."""
     return Entry(
-        Kind.LINK_DOWN,
+        RecordKind.LINK_DOWN,
         port=process_id(dead),
         task="dead",
         peer=MACHINE,
@@ -41,7 +41,9 @@ def split(history: History) -> None:
     """Assign side 0 of each channel to journal 0 and side 1 to journal 1."""
     history.journals = 2
     for entry in history.entries:
-        sends = entry.kind is Kind.SEND or (entry.kind is Kind.DROP and not entry.seq)
+        sends = entry.kind is RecordKind.SEND or (
+            entry.kind is RecordKind.DROP and not entry.seq
+        )
         entry.journal = 1 - entry.side if sends else entry.side
     history.number()
 
@@ -59,14 +61,14 @@ def kill(
     """
     before, after = history.entries[:at], history.entries[at:]
     after = [entry for entry in after if entry.journal != dead]
-    sent = {(e.flow, e.seq) for e in before + after if e.kind is Kind.SEND}
+    sent = {(e.flow, e.seq) for e in before + after if e.kind is RecordKind.SEND}
     mine = [entry for entry in before if entry.journal == dead]
     if unrecorded and mine and mine[-1].kind not in _MEETING:
         before.remove(mine[-1])
     survives = [
         entry
         for entry in after
-        if entry.kind not in (Kind.RECEIVE, Kind.DROP)
+        if entry.kind not in (RecordKind.RECEIVE, RecordKind.DROP)
         or not entry.seq
         or (entry.flow, entry.seq) in sent
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION, Kind, mark
+from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION, RecordKind, mark
 from bus.journal.header import SEAL_OFFSET, Seal, SegmentHeader
 from tests.journal.history import Entry
 
@@ -111,8 +111,8 @@ def _records(
         lines.append({"is": "late", "mono": _MONO})
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (path / "meta.jsonl").write_text(text, encoding="ascii")
-    kinds = [Entry(Kind.OPEN), *entries] if condition.begun else []
-    kinds += [Entry(Kind.CLOSE)] if condition.closed else []
+    kinds = [Entry(RecordKind.OPEN), *entries] if condition.begun else []
+    kinds += [Entry(RecordKind.CLOSE)] if condition.closed else []
     return [
         bytes(RECORD_BYTES) if n in condition.holes else _pack(n, entry, names)
         for n, entry in enumerate(kinds)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from queuebroker.observer import Reason
 from tests.journal.history import Entry
 
@@ -35,8 +35,8 @@ _Told = tuple[str, Entry, bool, bool]
 def _received_twice_over(history: History, rng: Random) -> list[Entry]:
     """Return two successive receives of one flow."""
     pairs = []
-    for flow in {entry.flow for entry in history.of_kind(Kind.RECEIVE)}:
-        receives = history.of_kind(Kind.RECEIVE, flow)
+    for flow in {entry.flow for entry in history.of_kind(RecordKind.RECEIVE)}:
+        receives = history.of_kind(RecordKind.RECEIVE, flow)
         pairs += [list(pair) for pair in itertools.pairwise(receives)]
     return rng.choice(sorted(pairs, key=lambda pair: pair[0].n)) if pairs else []
 
@@ -49,7 +49,7 @@ def _lost(history: History, rng: Random) -> _Told | None:
 
 
 def _duplicate(history: History, rng: Random) -> _Told | None:
-    if receives := history.of_kind(Kind.RECEIVE):
+    if receives := history.of_kind(RecordKind.RECEIVE):
         entry = rng.choice(receives)
         history.after(entry, attrs.evolve(entry))
         return "Q3", entry, True, False
@@ -67,21 +67,25 @@ def _reorder(history: History, rng: Random) -> _Told | None:
 
 def _half(history: History, rng: Random) -> _Told | None:
     """A side that hung up receives a message that it had not read."""
-    dropped = [e for e in history.of_kind(Kind.DROP) if e.reason is Reason.DISCARDED]
+    dropped = [
+        e for e in history.of_kind(RecordKind.DROP) if e.reason is Reason.DISCARDED
+    ]
     firsts = {entry.flow: entry for entry in reversed(dropped)}
     if not firsts:
         return None
     entry = rng.choice(sorted(firsts.values(), key=lambda e: e.n))
-    (close,) = history.of_kind(Kind.CLOSE_LOCAL, entry.flow)
+    (close,) = history.of_kind(RecordKind.CLOSE_LOCAL, entry.flow)
     history.entries.remove(entry)
-    entry.kind, entry.reason = Kind.RECEIVE, Reason.NONE
+    entry.kind, entry.reason = RecordKind.RECEIVE, Reason.NONE
     history.after(close, entry)
     return "Q7", entry, False, True
 
 
 def _unaccounted(history: History, rng: Random) -> _Told | None:
     """A side hangs up with an unread message and leaves no record of it."""
-    dropped = [e for e in history.of_kind(Kind.DROP) if e.reason is Reason.DISCARDED]
+    dropped = [
+        e for e in history.of_kind(RecordKind.DROP) if e.reason is Reason.DISCARDED
+    ]
     if not dropped:
         return None
     entry = rng.choice(dropped)
@@ -90,10 +94,12 @@ def _unaccounted(history: History, rng: Random) -> _Told | None:
 
 
 def _foreign(history: History, rng: Random) -> _Told | None:
-    if receives := history.of_kind(Kind.RECEIVE):
+    if receives := history.of_kind(RecordKind.RECEIVE):
         entry = rng.choice(receives)
         (sent,) = [
-            e for e in history.of_kind(Kind.SEND, entry.flow) if e.seq == entry.seq
+            e
+            for e in history.of_kind(RecordKind.SEND, entry.flow)
+            if e.seq == entry.seq
         ]
         history.entries.remove(sent)
         return "Q4", entry, True, False
@@ -101,7 +107,7 @@ def _foreign(history: History, rng: Random) -> _Told | None:
 
 
 def _size(history: History, rng: Random) -> _Told | None:
-    if receives := history.of_kind(Kind.RECEIVE):
+    if receives := history.of_kind(RecordKind.RECEIVE):
         entry = rng.choice(receives)
         entry.size += 1
         return "Q8", entry, True, False
@@ -112,8 +118,8 @@ def _one_sided_close(history: History, rng: Random) -> Entry | None:
     """Return the close of a side whose peer never hung up."""
     closes = [
         close
-        for close in history.of_kind(Kind.CLOSE_LOCAL)
-        if not history.of_kind(Kind.CLOSE_LOCAL, close.flow ^ 1)
+        for close in history.of_kind(RecordKind.CLOSE_LOCAL)
+        if not history.of_kind(RecordKind.CLOSE_LOCAL, close.flow ^ 1)
     ]
     return rng.choice(closes) if closes else None
 
@@ -123,8 +129,10 @@ def _sent_late(history: History, rng: Random) -> _Told | None:
     close = _one_sided_close(history, rng)
     if close is None:
         return None
-    seq = 1 + len(history.of_kind(Kind.SEND, close.flow ^ 1))
-    sent = attrs.evolve(close, kind=Kind.SEND, side=1 - close.side, seq=seq, size=1)
+    seq = 1 + len(history.of_kind(RecordKind.SEND, close.flow ^ 1))
+    sent = attrs.evolve(
+        close, kind=RecordKind.SEND, side=1 - close.side, seq=seq, size=1
+    )
     history.after(close, sent)
     return "Q7", sent, False, True
 
@@ -134,9 +142,9 @@ def _accepted_late(history: History, rng: Random) -> _Told | None:
     close = _one_sided_close(history, rng)
     if close is None:
         return None
-    seq = 1 + len(history.of_kind(Kind.SEND, close.flow))
-    sent = attrs.evolve(close, kind=Kind.SEND, seq=seq, size=1)
-    dropped = attrs.evolve(sent, kind=Kind.DROP, reason=Reason.DISCARDED)
+    seq = 1 + len(history.of_kind(RecordKind.SEND, close.flow))
+    sent = attrs.evolve(close, kind=RecordKind.SEND, seq=seq, size=1)
+    dropped = attrs.evolve(sent, kind=RecordKind.DROP, reason=Reason.DISCARDED)
     history.after(close, sent)
     history.after(sent, dropped)
     return "Q7", sent, False, True
@@ -144,36 +152,38 @@ def _accepted_late(history: History, rng: Random) -> _Told | None:
 
 def _alone(history: History, rng: Random) -> _Told | None:
     """An accept without a connect."""
-    entry = rng.choice(history.of_kind(Kind.CONNECT_END))
+    entry = rng.choice(history.of_kind(RecordKind.CONNECT_END))
     history.entries.remove(entry)
     return _of_channel(entry)
 
 
 def _twice(history: History, rng: Random) -> _Told | None:
     """Two accepts of one connection."""
-    entry = rng.choice(history.of_kind(Kind.ACCEPT_END))
+    entry = rng.choice(history.of_kind(RecordKind.ACCEPT_END))
     history.after(entry, attrs.evolve(entry))
     return _of_channel(entry)
 
 
 def _port(history: History, rng: Random) -> _Told | None:
-    entry = rng.choice(history.of_kind(Kind.CONNECT_END))
+    entry = rng.choice(history.of_kind(RecordKind.CONNECT_END))
     entry.port += 1
     return _of_channel(entry)
 
 
 def _names(history: History, rng: Random) -> _Told | None:
-    entry = rng.choice(history.of_kind(Kind.ACCEPT_END))
+    entry = rng.choice(history.of_kind(RecordKind.ACCEPT_END))
     entry.peer += "!"
     return _of_channel(entry)
 
 
 def _interval(history: History, rng: Random) -> _Told | None:
     """One side began to wait after the other side had been matched."""
-    begins = history.of_kind(Kind.ACCEPT_BEGIN) + history.of_kind(Kind.CONNECT_BEGIN)
+    begins = history.of_kind(RecordKind.ACCEPT_BEGIN) + history.of_kind(
+        RecordKind.CONNECT_BEGIN
+    )
     begin = rng.choice(begins)
-    accept = begin.kind is Kind.ACCEPT_BEGIN
-    ends = history.of_kind(Kind.CONNECT_END if accept else Kind.ACCEPT_END)
+    accept = begin.kind is RecordKind.ACCEPT_BEGIN
+    ends = history.of_kind(RecordKind.CONNECT_END if accept else RecordKind.ACCEPT_END)
     (other,) = [
         end
         for end in ends

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from queuebroker.observer import Reason
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Entry:
     origin, destination, hop, flags: of a message of the bus, whose number is `port`.
     """
 
-    kind: Kind
+    kind: RecordKind
     channel: int = 0
     side: int = 0
     seq: int = 0
@@ -51,7 +51,7 @@ class Entry:
     @property
     def flow(self) -> int:
         """The flow number, as stored in the record."""
-        if self.kind >= Kind.REGISTER:
+        if self.kind >= RecordKind.REGISTER:
             return self.destination
         return (_BASE + self.channel) << 1 | self.side if self.channel else self.side
 
@@ -70,7 +70,7 @@ class History:
             entry.n = following[entry.journal]
             following[entry.journal] += 1
 
-    def of_kind(self, kind: Kind, flow: int | None = None) -> list[Entry]:
+    def of_kind(self, kind: RecordKind, flow: int | None = None) -> list[Entry]:
         """Return the entries of a kind, of one flow or of all."""
         return [
             entry
@@ -103,7 +103,7 @@ class _Channel:
 
     def note(
         self,
-        kind: Kind,
+        kind: RecordKind,
         side: int,
         actor: int,
         *,
@@ -130,8 +130,8 @@ class _Channel:
     def meet(self) -> None:
         tickets = [2 * self.number, 2 * self.number + 1]
         kinds = [
-            (Kind.ACCEPT_BEGIN, Kind.ACCEPT_END),
-            (Kind.CONNECT_BEGIN, Kind.CONNECT_END),
+            (RecordKind.ACCEPT_BEGIN, RecordKind.ACCEPT_END),
+            (RecordKind.CONNECT_BEGIN, RecordKind.CONNECT_END),
         ]
         first = self.rng.randrange(2)
         for side in (first, 1 - first):
@@ -152,20 +152,20 @@ class _Channel:
         size = self.rng.choice([0, 1, 64, 1500])
         if self.closed[peer]:
             reason = Reason.HALF_DISCONNECTED
-            self.note(Kind.DROP, peer, side, size=size, reason=reason)
+            self.note(RecordKind.DROP, peer, side, size=size, reason=reason)
         elif len(self.unread[peer]) < _CAPACITY:
             self.last_seq[peer] += 1
             seq = self.last_seq[peer]
             self.unread[peer].append(
-                self.note(Kind.SEND, peer, side, seq=seq, size=size)
+                self.note(RecordKind.SEND, peer, side, seq=seq, size=size)
             )
 
     def receive(self, side: int) -> None:
         if self.unread[side] and not self.closed[side]:
             sent = self.unread[side].pop(0)
-            self.note(Kind.RECEIVE, side, side, seq=sent.seq, size=sent.size)
+            self.note(RecordKind.RECEIVE, side, side, seq=sent.seq, size=sent.size)
             if self.closed[1 - side] and not self.unread[side]:
-                self.note(Kind.CLOSE_SEEN, side, side, reason=Reason.DISCONNECTED)
+                self.note(RecordKind.CLOSE_SEEN, side, side, reason=Reason.DISCONNECTED)
 
     def hang_up(self, side: int) -> None:
         if self.closed[side]:
@@ -174,10 +174,10 @@ class _Channel:
         for sent in self.unread[side]:
             reason = Reason.DISCARDED
             self.note(
-                Kind.DROP, side, side, seq=sent.seq, size=sent.size, reason=reason
+                RecordKind.DROP, side, side, seq=sent.seq, size=sent.size, reason=reason
             )
         self.unread[side].clear()
-        self.note(Kind.CLOSE_LOCAL, side, side)
+        self.note(RecordKind.CLOSE_LOCAL, side, side)
 
 
 def clean(

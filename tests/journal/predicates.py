@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.events import BusReason
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import JournalFacts
 from bus.journal.rules import RULES, Basis, Verdict
 from tests.journal.bus_predicates import Seen, of_the_bus
@@ -73,7 +73,7 @@ def _with_death(one: JournalFacts, seen: list[Seen], facts: Facts) -> JournalFac
     died = [
         s
         for s in seen
-        if s.record.kind == Kind.LINK_DOWN
+        if s.record.kind == RecordKind.LINK_DOWN
         and s.record.reason == BusReason.DIED
         and s.journal != one.journal
         and facts[s.journal].boot == one.boot
@@ -91,8 +91,8 @@ def _sender_died(flow: int, records: list[Seen], facts: Facts) -> bool:
         for s in records
         if s.record.flow == flow
         and (
-            (s.record.kind == Kind.RECEIVE and s.record.seq)
-            or s.record.kind == Kind.CLOSE_LOCAL
+            (s.record.kind == RecordKind.RECEIVE and s.record.seq)
+            or s.record.kind == RecordKind.CLOSE_LOCAL
         )
     }
     return any(facts[journal].died for journal in of - receivers)
@@ -101,8 +101,8 @@ def _sender_died(flow: int, records: list[Seen], facts: Facts) -> bool:
 def _q1(seen: list[Seen], channel_records: list[Seen], facts: Facts) -> Iterator[Part]:
     for channel in {s.record.flow >> 1 for s in channel_records}:
         mine = [s for s in channel_records if s.record.flow >> 1 == channel]
-        accepts = [s for s in mine if s.record.kind == Kind.ACCEPT_END]
-        connects = [s for s in mine if s.record.kind == Kind.CONNECT_END]
+        accepts = [s for s in mine if s.record.kind == RecordKind.ACCEPT_END]
+        connects = [s for s in mine if s.record.kind == RecordKind.CONNECT_END]
         died = any(facts[s.journal].died for s in mine)
         if died and len(accepts) + len(connects) == 1:
             continue
@@ -123,8 +123,8 @@ def _meet(seen: list[Seen], a: Seen, c: Seen) -> bool:
     if a.journal != c.journal:
         return True
     for mine, begin, other in (
-        (a, Kind.ACCEPT_BEGIN, c),
-        (c, Kind.CONNECT_BEGIN, a),
+        (a, RecordKind.ACCEPT_BEGIN, c),
+        (c, RecordKind.CONNECT_BEGIN, a),
     ):
         begins = [
             s.record.n
@@ -138,7 +138,7 @@ def _meet(seen: list[Seen], a: Seen, c: Seen) -> bool:
     return True
 
 
-def _of(records: list[Seen], kind: Kind, flow: int, seq: int) -> list[Seen]:
+def _of(records: list[Seen], kind: RecordKind, flow: int, seq: int) -> list[Seen]:
     return [
         s
         for s in records
@@ -146,7 +146,7 @@ def _of(records: list[Seen], kind: Kind, flow: int, seq: int) -> list[Seen]:
     ]
 
 
-def _messages(records: list[Seen], kind: Kind) -> set[tuple[int, int]]:
+def _messages(records: list[Seen], kind: RecordKind) -> set[tuple[int, int]]:
     return {
         (s.record.flow, s.record.seq)
         for s in records
@@ -155,7 +155,9 @@ def _messages(records: list[Seen], kind: Kind) -> set[tuple[int, int]]:
 
 
 def _q2_q3(records: list[Seen]) -> Iterator[Part]:
-    receives = [s for s in records if s.record.kind == Kind.RECEIVE and s.record.seq]
+    receives = [
+        s for s in records if s.record.kind == RecordKind.RECEIVE and s.record.seq
+    ]
     for s in receives:
         r = s.record
         if any(
@@ -166,30 +168,33 @@ def _q2_q3(records: list[Seen]) -> Iterator[Part]:
             for o in receives
         ):
             yield "Q2", r.flow, r.seq, r.n
-    for flow, seq in _messages(records, Kind.RECEIVE):
-        if len(_of(records, Kind.RECEIVE, flow, seq)) > 1:
+    for flow, seq in _messages(records, RecordKind.RECEIVE):
+        if len(_of(records, RecordKind.RECEIVE, flow, seq)) > 1:
             yield "Q3", flow, seq, None
 
 
 def _q4(records: list[Seen], facts: Facts) -> Iterator[Part]:
-    for flow, seq in _messages(records, Kind.RECEIVE):
-        if _of(records, Kind.SEND, flow, seq):
+    for flow, seq in _messages(records, RecordKind.RECEIVE):
+        if _of(records, RecordKind.SEND, flow, seq):
             continue
-        sends = [s for f, s in _messages(records, Kind.SEND) if f == flow]
+        sends = [s for f, s in _messages(records, RecordKind.SEND) if f == flow]
         following = seq == max(sends, default=0) + 1
         if not (following and _sender_died(flow, records, facts)):
             yield "Q4", flow, seq, None
 
 
 def _q5(records: list[Seen], facts: Facts) -> Iterator[Part]:
-    for flow, seq in _messages(records, Kind.SEND):
-        if _of(records, Kind.RECEIVE, flow, seq) or _of(records, Kind.DROP, flow, seq):
+    for flow, seq in _messages(records, RecordKind.SEND):
+        if _of(records, RecordKind.RECEIVE, flow, seq) or _of(
+            records, RecordKind.DROP, flow, seq
+        ):
             continue
         overtaken = any(
-            f == flow and s > seq for f, s in _messages(records, Kind.RECEIVE)
+            f == flow and s > seq for f, s in _messages(records, RecordKind.RECEIVE)
         )
         left = any(
-            s.record.kind == Kind.CLOSE_LOCAL and s.record.flow == flow for s in records
+            s.record.kind == RecordKind.CLOSE_LOCAL and s.record.flow == flow
+            for s in records
         )
         of = {s.journal for s in records if s.record.flow >> 1 == flow >> 1}
         ended = all(facts[journal].ended for journal in of)
@@ -203,24 +208,24 @@ def _q7(records: list[Seen]) -> Iterator[Part]:
         closes = [
             s.record.n
             for s in records
-            if s.record.kind == Kind.CLOSE_LOCAL
+            if s.record.kind == RecordKind.CLOSE_LOCAL
             and (s.journal, s.record.flow) == (journal, flow)
         ]
         return min(closes, default=float("inf"))
 
     for s in records:
         r = s.record
-        received = r.kind == Kind.RECEIVE and r.n > end(s.journal, r.flow)
-        sent = r.kind == Kind.SEND and r.n > end(s.journal, r.flow ^ 1)
-        accepted = r.kind == Kind.SEND and r.n > end(s.journal, r.flow)
+        received = r.kind == RecordKind.RECEIVE and r.n > end(s.journal, r.flow)
+        sent = r.kind == RecordKind.SEND and r.n > end(s.journal, r.flow ^ 1)
+        accepted = r.kind == RecordKind.SEND and r.n > end(s.journal, r.flow)
         if received or sent or accepted:
             yield "Q7", r.flow, None, r.n
 
 
 def _q8(records: list[Seen]) -> Iterator[Part]:
-    both = _messages(records, Kind.SEND) & _messages(records, Kind.RECEIVE)
+    both = _messages(records, RecordKind.SEND) & _messages(records, RecordKind.RECEIVE)
     for flow, seq in both:
-        sends = _of(records, Kind.SEND, flow, seq)
-        receives = _of(records, Kind.RECEIVE, flow, seq)
+        sends = _of(records, RecordKind.SEND, flow, seq)
+        receives = _of(records, RecordKind.RECEIVE, flow, seq)
         if len({s.record.size for s in sends + receives}) > 1:
             yield "Q8", flow, seq, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from tests.journal.histories import Condition, Entry, History, store
 from tests.journal.telling import only
 
@@ -18,7 +18,7 @@ __all__ = ["entries", "facts", "patch", "stored"]
 
 def entries(count: int, journal: int = 0) -> list[Entry]:
     return [
-        Entry(Kind.SEND, 1, 1, seq=seq, task="a", peer="b", journal=journal)
+        Entry(RecordKind.SEND, 1, 1, seq=seq, task="a", peer="b", journal=journal)
         for seq in range(1, count + 1)
     ]
 

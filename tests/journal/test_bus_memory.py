@@ -8,7 +8,7 @@ import pytest
 
 from bus.journal.bus_traffic import BusTraffic
 from bus.journal.flow import Counts, Flow
-from bus.journal.format import Kind, Record
+from bus.journal.format import Record, RecordKind
 
 MESSAGES = 5000
 KEPT_MAX = 300  # objects took 1,000 to 1,500
@@ -20,8 +20,8 @@ def test_a_message_that_arrived_takes_no_more_than_its_packed_records() -> None:
     traffic = BusTraffic()
     nothing = dict.fromkeys(Record._fields, 0)
     steps = {
-        5: [(Kind.COMMAND, 0), (Kind.RELAY_OUT, 1)],
-        6: [(Kind.RELAY_IN, 1), (Kind.EXTRACT, 1), (Kind.DELIVER, 1)],
+        5: [(RecordKind.COMMAND, 0), (RecordKind.RELAY_OUT, 1)],
+        6: [(RecordKind.RELAY_IN, 1), (RecordKind.EXTRACT, 1), (RecordKind.DELIVER, 1)],
     }
 
     tracemalloc.start()

@@ -9,7 +9,7 @@ import pytest
 
 from bus.events import BusOperation, BusReason
 from bus.journal.bus_recorder import BusRecorder
-from bus.journal.format import Kind, kind_name
+from bus.journal.format import RecordKind, kind_name
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.wording import reason_name
 from bus.journal.writer import Journal
@@ -28,9 +28,9 @@ def told(
 ) -> tuple[StoredJournal, list[Record]]:
     """Return the records between the journal's first record and its last."""
     with Journal(folder, machine="here") as journal:
-        tell(BusRecorder(journal))
+        tell(journal._trace_sink())
     (stored,) = open_journals(folder)
-    return stored, [one for one in stored.records() if one.kind >= Kind.REGISTER]
+    return stored, [one for one in stored.records() if one.kind >= RecordKind.REGISTER]
 
 
 def test_a_step_of_a_message_has_its_origin_number_and_destination(
@@ -50,7 +50,12 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
         ),
     )
 
-    assert (one.kind, one.origin, one.mid, one.flow) == (Kind.DISCARD, 2**62, 7, 9)
+    assert (one.kind, one.origin, one.mid, one.flow) == (
+        RecordKind.DISCARD,
+        2**62,
+        7,
+        9,
+    )
     assert (one.hop, one.size, one.reason, one.flags) == (2, 64, 70, 4)
     assert (one.seq, one.task, one.peer) == (0, 0, 0)
 
@@ -80,8 +85,8 @@ def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> N
         (one.kind, one.mid, stored.name(one.task), stored.name(one.peer), one.reason)
         for one in records
     ] == [
-        (Kind.LINK_UP, 12, "worker", "here", 0),
-        (Kind.LINK_DOWN, 12, "worker", "here", BusReason.DIED),
+        (RecordKind.LINK_UP, 12, "worker", "here", 0),
+        (RecordKind.LINK_DOWN, 12, "worker", "here", BusReason.DIED),
     ]
 
 
@@ -106,7 +111,8 @@ def test_a_recorder_that_fails_is_switched_off_with_one_line_in_the_log(
             Broken.calls += 1
             raise RuntimeError("broken")
 
-    recorder = BusRecorder(Broken())  # type: ignore[arg-type] # fails on purpose
+    broken = Broken()
+    recorder = BusRecorder(broken.emit, broken.name)
     with caplog.at_level(logging.ERROR, "bus.journal"):
         for _ in range(3):
             call(recorder)
@@ -119,7 +125,7 @@ def test_the_bus_has_numbers_and_words_of_its_own() -> None:
     assert min(BusOperation) > max(Operation)
     assert min(BusReason) > max(Reason)
     for operation in BusOperation:
-        assert Kind[operation.name] == operation.value
+        assert RecordKind[operation.name] == operation.value
     words = [reason_name(each) for each in (*Reason, *BusReason)]
     assert len(set(words)) == len(words)
     assert reason_name(BusReason.DIED) == "died"

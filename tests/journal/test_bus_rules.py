@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.events import BusOperation
-from bus.journal.bus_recorder import BusRecorder
 from bus.journal.checker import CheckResult, check
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
@@ -117,7 +116,7 @@ def test_a_notification_counts_once_for_each_delivery(
 
 
 def test_a_process_and_its_only_name_are_shown_as_they_are() -> None:
-    twice = step(Kind.DELIVER, A, 1, process(1), journal=1, hop=1, flags=NOTE)
+    twice = step(RecordKind.DELIVER, A, 1, process(1), journal=1, hop=1, flags=NOTE)
     names = {A: "log", B: "_bus/far"}
     (one,) = checked(bus(*heard(), twice, names=names)).violations
 
@@ -154,7 +153,7 @@ def test_a_violation_tells_where_and_beside_which_record() -> None:
     _, _, history, _ = BUS_BROKEN["delivered in another order"]
     (one,) = checked(history).violations
 
-    delivers = [entry.n for entry in history.of_kind(Kind.DELIVER)]
+    delivers = [entry.n for entry in history.of_kind(RecordKind.DELIVER)]
     assert (one.other_n, one.n) == tuple(delivers)
     assert one.explanation == "delivered after message 2 of its sender"
 
@@ -183,7 +182,7 @@ def test_a_missing_record_is_unknown_if_a_journal_is_missing(name: str) -> None:
         [
             entry
             for entry in history.entries
-            if entry.kind is not Kind.REGISTER or entry.destination != unknown
+            if entry.kind is not RecordKind.REGISTER or entry.destination != unknown
         ],
         journals=2,
     )
@@ -206,7 +205,7 @@ def test_a_death_explains_the_loss_of_messages_through_its_process(dead: int) ->
 @clause("B3")
 def test_a_process_that_only_took_a_message_out_has_a_record_of_it() -> None:
     """It hosts neither end; it died, and the message may have died with it."""
-    taken = step(Kind.EXTRACT, A, 1, B, journal=2)
+    taken = step(RecordKind.EXTRACT, A, 1, B, journal=2)
     history = bus(*sent(1), *sent(2), *arrives(2))
     history.journals = 3
     history.entries += [taken, death(2, 0)]
@@ -320,7 +319,7 @@ def test_the_operations_of_a_recorder_are_checked_against_the_rules(
 ) -> None:
     """From the call of the recorder to the verdict."""
     with Journal(tmp_path) as journal:
-        recorder = BusRecorder(journal)
+        recorder = journal._trace_sink()
         recorder.on_registered(A, "a")
         recorder.on_registered(B, "b")
         for mid in (1, 2):

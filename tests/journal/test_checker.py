@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.journal.checker import check
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from specs.clauses import clause
@@ -98,7 +98,10 @@ def test_a_duplicate_is_reported_at_its_first_repeated_receive() -> None:
 
 
 def test_names_that_are_not_known_are_not_compared() -> None:
-    ends = [at_a(Kind.ACCEPT_END), attrs.evolve(at_b(Kind.CONNECT_END), peer="")]
+    ends = [
+        at_a(RecordKind.ACCEPT_END),
+        attrs.evolve(at_b(RecordKind.CONNECT_END), peer=""),
+    ]
 
     assert checked(History(ends)).verdict is Verdict.PASS
 
@@ -106,9 +109,9 @@ def test_names_that_are_not_known_are_not_compared() -> None:
 def test_sides_in_different_journals_are_not_compared_in_time() -> None:
     history = met()
     for entry in history.entries:
-        entry.journal = int(entry.kind is Kind.CONNECT_END)
+        entry.journal = int(entry.kind is RecordKind.CONNECT_END)
     history.journals = 2
-    late = attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=1), channel=0)
+    late = attrs.evolve(at_a(RecordKind.ACCEPT_BEGIN, seq=1), channel=0)
     history.entries = [history.entries[2], history.entries[1], late]
     history.number()
 
@@ -120,7 +123,7 @@ def test_a_message_may_be_received_in_another_journal_whichever_is_read_first() 
         history = met(*sent(1, 2), *received(1, 2), *sent(3))
         history.journals = 2
         for entry in history.entries:
-            entry.journal = sender if entry.kind is Kind.SEND else 1 - sender
+            entry.journal = sender if entry.kind is RecordKind.SEND else 1 - sender
         history.number()
 
         result = checked(history)
@@ -155,8 +158,8 @@ def test_a_message_that_arrived_with_another_size_counts_for_each_rule() -> None
     assert [counts[rule] for rule in ("Q3", "Q4", "Q5", "Q8")] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("missing", [Kind.ACCEPT_END, Kind.CONNECT_END])
-def test_either_end_alone_gives_the_names_of_both_sides(missing: Kind) -> None:
+@pytest.mark.parametrize("missing", [RecordKind.ACCEPT_END, RecordKind.CONNECT_END])
+def test_either_end_alone_gives_the_names_of_both_sides(missing: RecordKind) -> None:
     history = met(*sent(1, 2), *received(2, 1))
     history.entries = [each for each in history.entries if each.kind is not missing]
     history.number()

@@ -12,7 +12,7 @@ import pytest
 
 import bus
 from bus.journal import segment as segments
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.stored_segment import read_segment
 from bus.journal.supply import Supply
 from bus.journal.writer import Journal
@@ -51,7 +51,11 @@ def test_a_close_that_was_interrupted_is_finished_by_the_next(records: int) -> N
             assert facts.segments == facts.sealed == 1 + (records == SLOTS - 1)
             assert facts.records == 2 + records
             kinds = [record.kind for record in stored.records()]
-            assert kinds == [Kind.OPEN, *[Kind.SEND] * records, Kind.CLOSE]
+            assert kinds == [
+                RecordKind.OPEN,
+                *[RecordKind.SEND] * records,
+                RecordKind.CLOSE,
+            ]
             sealed = [f"seg-{number:05d}.qbj" for number in range(facts.segments)]
             assert names(stored.path) == ["meta.jsonl", *sealed]
             assert stored.problems == []

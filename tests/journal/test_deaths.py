@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bus.events import BusReason
 from bus.journal.checker import CheckResult, check
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
@@ -209,7 +209,7 @@ def test_a_death_is_recorded_with_process_and_machine(tmp_path: Path) -> None:
     told = [
         (one.mid, stored.name(one.task), stored.name(one.peer), one.reason)
         for one in stored.records()
-        if one.kind == Kind.LINK_DOWN
+        if one.kind == RecordKind.LINK_DOWN
     ]
     assert told == [
         (12, "worker", "here", BusReason.DIED),

@@ -10,9 +10,9 @@ import pytest
 
 import bus
 import queuebroker
-from bus.demo.plant import FAULTS, plant
+from bus.demo.faults import FAULTS, plant_fault
 from bus.journal.checker import CheckResult, check
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
@@ -133,7 +133,7 @@ def test_messages_unread_at_a_disconnect_are_accounted_for(tmp_path: Path) -> No
     result = judged(tmp_path)
     assert held(result), result.violations
     (journal_,) = open_journals(tmp_path)
-    assert sum(record.kind == Kind.DROP for record in journal_.records()) == 6
+    assert sum(record.kind == RecordKind.DROP for record in journal_.records()) == 6
 
 
 def test_a_byte_channel_is_recorded_and_breaks_no_promise(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_byte_channel_is_recorded_and_breaks_no_promise(tmp_path: Path) -> Non
     assert held(result), result.violations
     (journal_,) = open_journals(tmp_path)
     kinds = {record.kind for record in journal_.records()}
-    assert {Kind.WRITE, Kind.READ} <= kinds
+    assert {RecordKind.WRITE, RecordKind.READ} <= kinds
 
 
 @pytest.mark.deep
@@ -208,7 +208,7 @@ def test_a_fault_inside_a_real_queue_shows_in_its_records(
         for _ in range(3):
             connected.send(b"before")
             accepted.receive()
-        plant(fault, accepted)
+        plant_fault(fault, accepted)
         for _ in range(4):
             connected.send(b"after")
         accepted.receive()

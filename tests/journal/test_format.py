@@ -15,8 +15,8 @@ from bus.journal.format import (
     MARK_OFFSET,
     RECORD,
     RECORD_BYTES,
-    Kind,
     Record,
+    RecordKind,
     dtype,
     kind_name,
     mark,
@@ -36,7 +36,7 @@ records = st.builds(
 
 def test_a_record_has_these_bytes() -> None:
     record = Record(
-        kind=Kind.RECEIVE,
+        kind=RecordKind.RECEIVE,
         flags=0x02,
         reason=0x0403,
         size=0x08070605,
@@ -101,9 +101,9 @@ def test_marks_of_neighbouring_wraps_differ() -> None:
 
 def test_queue_kinds_have_the_numbers_of_the_operations() -> None:
     for operation in Operation:
-        assert Kind[operation.name] == operation.value
-    own = {Kind.OPEN, Kind.CLOSE, Kind.CLOCK, Kind.LOST}
-    assert {kind for kind in Kind if kind < 16} == own
+        assert RecordKind[operation.name] == operation.value
+    own = {RecordKind.OPEN, RecordKind.CLOSE, RecordKind.CLOCK, RecordKind.LOST}
+    assert {kind for kind in RecordKind if kind < 16} == own
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.writer import Journal
 from queuebroker.testing import explore
 from tests.journal.telling import only, tell
@@ -40,7 +40,7 @@ def sound(folder: Path) -> tuple[JournalFacts, int]:
     assert facts.sealed == facts.segments
     by_flow: dict[int, list[int]] = {}
     for record in stored.records():
-        if record.kind == Kind.SEND:
+        if record.kind == RecordKind.SEND:
             by_flow.setdefault(record.flow, []).append(record.seq)
     assert all(seqs == sorted(set(seqs)) for seqs in by_flow.values())
     return facts, sum(map(len, by_flow.values()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.journal import segment as segments
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.segment import Segment
 from bus.journal.stored_segment import read_segment
 from bus.journal.supply import RETIRED_MAX, Supply, Tally
@@ -188,7 +188,7 @@ def test_a_close_waits_for_a_writer_that_was_suspended(tmp_path: Path) -> None:
     with Threads() as threads:
         threads.start(journal.close)
         until(
-            lambda: any(r.kind == Kind.CLOSE for r in only(tmp_path).records()),
+            lambda: any(r.kind == RecordKind.CLOSE for r in only(tmp_path).records()),
             "the last record is written",
         )
         write(slot)
@@ -231,7 +231,7 @@ def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itse
 
     stored = only(tmp_path)
     assert [r.seq for r in told(stored)] == list(range(1, SLOTS + 2))
-    assert [r.seq for r in stored.records() if r.kind == Kind.LOST] == [1]
+    assert [r.seq for r in stored.records() if r.kind == RecordKind.LOST] == [1]
 
 
 def test_a_segment_that_cannot_be_sealed_is_logged_and_the_rest_is_sealed(

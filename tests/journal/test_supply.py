@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.journal.checker import check
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.supply import Tally
@@ -122,10 +122,10 @@ def test_operations_that_outrun_the_spare_segments_are_counted_as_lost(
     records = list(stored.records())
     assert lost > 0
     assert facts.lost == lost
-    assert sum(r.seq for r in records if r.kind == Kind.LOST) == lost
+    assert sum(r.seq for r in records if r.kind == RecordKind.LOST) == lost
     assert facts.gaps == 0
     assert len(told(stored)) + lost == 2999
-    assert records[-1].kind == Kind.CLOSE
+    assert records[-1].kind == RecordKind.CLOSE
 
 
 def test_a_spare_is_ready_once_a_writer_can_draw_from_it(
@@ -198,7 +198,9 @@ def test_a_full_disk_blocks_no_writer_and_is_reported(
         until(lambda: spares_ready(journal, 9 * SLOTS), "there is room again")
         tell(journal, seq=12 * SLOTS)
         assert journal.lost == lost
-        told_open = [r.seq for r in only(tmp_path).records() if r.kind == Kind.LOST]
+        told_open = [
+            r.seq for r in only(tmp_path).records() if r.kind == RecordKind.LOST
+        ]
         assert sum(told_open) == lost
 
     facts = only(tmp_path).facts()

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from bus.journal.checker import check
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.header import LOST_OFFSET
 from bus.journal.incarnation import _write
 from bus.journal.reader import open_journals
@@ -70,7 +70,7 @@ def test_a_close_waits_for_a_writer_that_has_drawn_a_slot(
     waited = []
 
     def come(_: float) -> None:
-        waited.append(_write(slot, Kind.SEND, seq=1000))
+        waited.append(_write(slot, RecordKind.SEND, seq=1000))
 
     monkeypatch.setattr("bus.journal.supply.pause", come)
     journal.close()
@@ -93,7 +93,7 @@ def test_a_retired_segment_is_not_sealed_before_its_late_writer_came(
             tell(journal, seq=seq)
         until(partial(spares_ready_behind, journal), "the housekeeper has looked")
         assert not list(tmp_path.rglob("seg-00000.qbj"))
-        _write(slot, Kind.SEND, seq=1000)
+        _write(slot, RecordKind.SEND, seq=1000)
 
     assert only(tmp_path).facts().complete
 

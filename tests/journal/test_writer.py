@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.writer import Journal
 from queuebroker.observer import Operation, Reason
 from tests.journal.telling import SMALL, only, spares_ready, tell, told
@@ -33,7 +33,7 @@ def test_an_operation_is_recorded_with_all_its_fields(tmp_path: Path) -> None:
 
     stored = only(tmp_path)
     (record,) = told(stored)
-    assert record.kind == Kind.RECEIVE
+    assert record.kind == RecordKind.RECEIVE
     assert (record.flow, record.seq, record.size) == (flow, 4, 70_000)
     assert (record.depth, record.wait_us, record.port) == (2, 1234, 5)
     assert record.reason == Reason.DISCARDED
@@ -73,9 +73,9 @@ def test_records_stand_between_an_open_and_a_close(tmp_path: Path) -> None:
 
     records = list(only(tmp_path).records())
     assert [record.kind for record in records] == [
-        Kind.OPEN,
-        *[Kind.SEND] * 5,
-        Kind.CLOSE,
+        RecordKind.OPEN,
+        *[RecordKind.SEND] * 5,
+        RecordKind.CLOSE,
     ]
     assert [record.n for record in records] == list(range(7))
     monos = [record.mono for record in records]
@@ -182,13 +182,15 @@ def test_the_clocks_are_read_again_and_again(
     monkeypatch.setattr("bus.journal.incarnation.ANCHOR_S", 0.001)
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         until(
-            lambda: sum(r.kind == Kind.CLOCK for r in only(tmp_path).records()) > 2,
+            lambda: (
+                sum(r.kind == RecordKind.CLOCK for r in only(tmp_path).records()) > 2
+            ),
             "three anchors",
         )
         assert journal.folder is not None
 
     opened, *clocks = (r for r in only(tmp_path).records() if r.origin)
-    assert opened.kind == Kind.OPEN
+    assert opened.kind == RecordKind.OPEN
     for clock in clocks:
         elapsed_ns = clock.mono - opened.mono
         assert abs(clock.origin - opened.origin - elapsed_ns) < 10**9
@@ -241,7 +243,7 @@ def test_closing_twice_and_at_the_same_time_is_closing_once(tmp_path: Path) -> N
     journal.close()
 
     records = list(only(tmp_path).records())
-    assert [record.kind for record in records] == [Kind.OPEN, Kind.CLOSE]
+    assert [record.kind for record in records] == [RecordKind.OPEN, RecordKind.CLOSE]
 
 
 @pytest.mark.parametrize(

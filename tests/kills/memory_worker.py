@@ -32,7 +32,7 @@ _CONFIG: Final = BusConfig(
     resolve_timeout_s=1.0,
     link_linger_s=60.0,
     arena_bytes=ARENA_BYTES,
-    arena_share=0.5,
+    arena_share_per_recipient=0.5,
 )
 
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bus import Bus, BusConfig, Role
+from bus.core.remote.any_machine import AnyMachineNames
 from bus.links.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.support import LIMIT_S
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bus import Durability
+    from bus.core.remote.any_machine import Bind
     from bus.journal.writer import Journal
 
 __all__ = [
     "ENDLESS",
     "ENDLESS_S",
     "PATIENT",
+    "bindings",
     "join_both",
     "processes",
     "socket_bus",
@@ -98,5 +101,11 @@ def socket_bus(
         journal=journal,
         durability=durability,
     ) as bus:
-        bus._node.join(name, bus._look)
+        bus._node.join()
         yield bus
+
+
+def bindings(bus: Bus) -> dict[str, Bind]:
+    """Return the names of any machine that a process is binding, as it keeps them."""
+    names = bus._exchange.manager.any_machine
+    return names._binding if isinstance(names, AnyMachineNames) else {}

@@ -48,7 +48,7 @@ def all_acknowledged(bus: Bus) -> None:
     An acknowledgement may come later than the effect of its message. If a test kills
     the receiver in between, the message is rightly in doubt.
     """
-    until(lambda: bus.inspect().sent.present == 0, "all is acknowledged")
+    until(lambda: bus.inspect().sent.in_transit == 0, "all is acknowledged")
 
 
 def is_there(bus: Bus, name: str) -> bool:
@@ -85,8 +85,8 @@ def unbalanced(snapshot: BusSnapshot) -> list[str]:
         + counters.returned
         + counters.failed
         + counters.in_doubt
-        + counters.present
-        or counters.present < 0
+        + counters.in_transit
+        or counters.in_transit < 0
     ]
     return sent + [
         f"{whose}: {counters}"

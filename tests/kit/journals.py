@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.journal.checker import check
-from bus.journal.format import Flag, Kind, kind_name
+from bus.journal.format import Flag, RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.wording import reason_name
@@ -23,9 +23,9 @@ BUS_RULES: Final = ("B1", "B2", "B3", "B5")
 
 _SORTS: Final = {
     0: "",
-    int(Flag.MULTICAST): "*",
+    int(Flag.NOTIFICATION): "*",
     int(Flag.ANSWER): "!",
-    int(Flag.MULTICAST | Flag.ANSWER): "*!",
+    int(Flag.NOTIFICATION | Flag.ANSWER): "*!",
 }
 
 
@@ -38,7 +38,7 @@ def names(folder: Path) -> dict[int, str]:
     found: dict[int, str] = {}
     for journal in open_journals(folder):
         for record in journal.records():
-            if record.kind == Kind.REGISTER:
+            if record.kind == RecordKind.REGISTER:
                 name = journal.name(record.task) or _process(journal, folder)
                 while name in found.values():
                     name += "'"
@@ -52,7 +52,7 @@ def _process(journal: StoredJournal, folder: Path) -> str:
 
 
 def _of_messages(record: Record) -> bool:
-    return Kind.COMMAND <= record.kind <= Kind.IN_DOUBT
+    return RecordKind.COMMAND <= record.kind <= RecordKind.IN_DOUBT
 
 
 def told(folder: Path, process: str = "") -> list[str]:
@@ -77,7 +77,7 @@ def lines(text: str) -> list[str]:
 
 
 def _line(record: Record, called: dict[int, str]) -> str:
-    sort = _SORTS[record.flags & int(Flag.MULTICAST | Flag.ANSWER)]
+    sort = _SORTS[record.flags & int(Flag.NOTIFICATION | Flag.ANSWER)]
     words = [
         kind_name(record.kind),
         called[record.origin],
@@ -106,7 +106,7 @@ def links(folder: Path) -> list[str]:
             )
         )
         for record in journal.records()
-        if record.kind in {Kind.LINK_UP, Kind.LINK_DOWN}
+        if record.kind in {RecordKind.LINK_UP, RecordKind.LINK_DOWN}
     ]
 
 

@@ -107,7 +107,7 @@ def _cycles_of_remote_subscriptions(folder: str) -> Iterator[Growth]:
 def _config(folder: str) -> BusConfig:
     return BusConfig(
         run_directory=folder,
-        ended_streams=_ENDED,
+        ended_streams_max=_ENDED,
         auth_timeout_s=_AUTH_S,
         connect_timeout_s=_CONNECT_S,
     )

@@ -48,7 +48,9 @@ def is_due(acknowledgement_tracker: AcknowledgementTracker) -> bool:
 
 
 def message(size: int) -> Incoming:
-    about = SimpleNamespace(_receipt=object(), _number=1, _size=size)
+    peer = SimpleNamespace(acks=SimpleNamespace(in_exchange=False))
+    receipt = SimpleNamespace(peer=peer)
+    about = SimpleNamespace(_receipt=receipt, _number=1, _size=size)
     return cast("Incoming", about)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bus
+from bus.api.inspection import _notifying
 from bus.api.sender import Sender
-from bus.api.snapshot import _notifying
 from bus.links.audience_account import AudienceAccount
 from bus.links.send_batch import SendBatch
 from queuebroker.testing import explore

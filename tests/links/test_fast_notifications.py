@@ -150,20 +150,19 @@ def test_the_frame_monitor_sees_each_lone_notification(news: News) -> None:
     class Noted:
         """Records the frames that the monitor sees."""
 
-        def on_received(self, _: int, frame: Any) -> None:
+        def on_frame(self, link: int, frame: Any, *, out: bool) -> None:
+            del link, out
             frames.append(frame)
 
-        on_sent = on_received
-
     news.notify(b"0")
-    comm.monitor = Noted()  # type: ignore[assignment] # as far as needed
+    comm.watcher = Noted()
     try:
         went = news.went
         for number in range(1, 5):
             news.notify(b"%d" % number)
         assert news.went == went
     finally:
-        comm.monitor = None
+        comm.watcher = None
     runs = [run for frame in frames for run in getattr(frame, "runs", ())]
     bodies = [bytes(run.bodies[0]) for run in runs if run.kind is Kind.NOTIFICATION]
     assert bodies == [b"1", b"2", b"3", b"4"]

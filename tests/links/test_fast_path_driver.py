@@ -210,19 +210,18 @@ def test_the_frame_monitor_records_all_frames(talk: Talk) -> None:
     class Noted:
         """Records the frames that the monitor sees."""
 
-        def on_received(self, _: int, frame: Any) -> None:
+        def on_frame(self, link: int, frame: Any, *, out: bool) -> None:
+            del link, out
             frames.append(frame)
 
-        on_sent = on_received
-
-    comm.monitor = Noted()  # type: ignore[assignment] # as far as needed
+    comm.watcher = Noted()
     try:
         before = talk.came
         for number in range(10):
             talk.ask(number)
         assert talk.came <= before + 10  # in the other process
     finally:
-        comm.monitor = None
+        comm.watcher = None
     batches = [each for each in frames if isinstance(each, Batch)]
     assert len(batches) == 20
 

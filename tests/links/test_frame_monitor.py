@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bus import Role
-from bus.api.inspector import inspector_of
+from bus.api.inspector import inspector_of, own_inspector
 from bus.core.remote import frame_monitor as core_module
 from bus.core.remote.frame_facts import ALL, facts, messages
 from bus.core.remote.frame_monitor import (
@@ -199,14 +199,15 @@ def test_the_monitor_omits_the_tasks_of_the_bus(three: Three) -> None:
 @clause("OPEN-12")
 def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) -> None:
     near, one, _ = three
-    assert one._node.inspector is not None
-    one._node.inspector.monitor_leases.closed = True
+    inspector = own_inspector(one._exchange)
+    assert inspector is not None
+    inspector.closed = True
     heard(near, "one")
 
     one.call("t/two", 1)
 
     assert heard(near, "one") == {"frames": (), "left_out": 0}
-    assert comm_of(one).monitor is None
+    assert comm_of(one).watcher is None
 
 
 def test_the_monitor_reports_only_frames_of_the_requested_types(three: Three) -> None:
@@ -237,7 +238,7 @@ def test_a_filter_that_is_no_list_of_types_is_rejected(
 ) -> None:
     with pytest.raises(RemoteError, match="None or a list of frame types"):
         three[0].call(inspector_of("one"), {"frames": wrong}, timeout=LIMIT_S)
-    assert comm_of(three[1]).monitor is None
+    assert comm_of(three[1]).watcher is None
 
 
 def test_the_number_of_listeners_is_limited(three: Three) -> None:
@@ -259,17 +260,17 @@ def test_the_number_of_listeners_is_limited(three: Three) -> None:
 @clause("OPEN-12")
 def test_nothing_is_noted_unless_somebody_listens(three: Three) -> None:
     near, one, _ = three
-    assert comm_of(one).monitor is None
+    assert comm_of(one).watcher is None
     near.call(inspector_of("one"), {"frames": None}, timeout=LIMIT_S)
-    assert comm_of(one).monitor is None
+    assert comm_of(one).watcher is None
 
     asker = near.register("asker", thread=near.here())
     asker.call(inspector_of("one"), {"frames": []})
     heard(near, "one")
     near.call(inspector_of("one"), {"frames": None}, timeout=LIMIT_S)
-    assert comm_of(one).monitor is not None
+    assert comm_of(one).watcher is not None
     asker.call(inspector_of("one"), {"frames": None})
-    assert comm_of(one).monitor is None
+    assert comm_of(one).watcher is None
 
 
 @clause("OPEN-12")
@@ -281,7 +282,7 @@ def test_a_listener_that_stops_asking_loses_its_lease(
         monkeypatch.setattr(module, "LEASE_S", 0.02)
     for _ in range(2):
         near.call(inspector_of("one"), {"frames": []}, timeout=LIMIT_S)
-        until(lambda: comm_of(one).monitor is None, "nobody listens any more")
+        until(lambda: comm_of(one).watcher is None, "nobody listens any more")
 
 
 @pytest.fixture
@@ -312,9 +313,9 @@ def test_frames_without_room_are_left_out_and_counted(
     noting, link = monitor
     noting.take_frames(ONE, [], 0.0)
     for _ in range(FRAMES_MAX + 3):
-        noting.on_received(link, PING)
+        noting.on_frame(link, PING, out=False)
     noting.take_frames(TWO, [], 0.0)
-    noting.on_sent(link, PING)
+    noting.on_frame(link, PING, out=True)
 
     first, second = noting.take_frames(ONE, [], 0.0), noting.take_frames(TWO, [], 0.0)
 
@@ -356,10 +357,10 @@ def test_the_monitor_remembers_the_peer_of_a_closed_link(
 ) -> None:
     noting, link = monitor
     noting.take_frames(ONE, [], 0.0)
-    noting.on_received(link, PING)
+    noting.on_frame(link, PING, out=False)
     noting._remote.links.by_number.clear()
-    noting.on_sent(link, PING)
-    noting.on_sent(link + 1, PING)
+    noting.on_frame(link, PING, out=True)
+    noting.on_frame(link + 1, PING, out=True)
 
     told = noting.take_frames(ONE, [], 0.0)
     assert told is not None
@@ -375,10 +376,10 @@ def test_a_task_that_has_left_is_reported_by_its_announced_name(
     sender = search.sender
     noting._links[99] = (sender.id.machine, sender.id.process)
     command = replace(batch(1).runs[0], source=sender.relay)
-    noting.on_received(99, Batch(1, 1, 1, 1, [command]))
+    noting.on_frame(99, Batch(1, 1, 1, 1, [command]), out=False)
     noting.take_frames(ONE, [], 0.0)
-    noting.on_received(99, search)
-    noting.on_received(99, Batch(1, 1, 1, 1, [command]))
+    noting.on_frame(99, search, out=False)
+    noting.on_frame(99, Batch(1, 1, 1, 1, [command]), out=False)
 
     told = noting.take_frames(ONE, [], 0.0)
     assert told is not None

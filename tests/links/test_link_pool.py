@@ -19,7 +19,12 @@ from queuebroker import (
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
-from tests.links.desk import Desk, rest, under_every_schedule, under_some_schedules
+from tests.links.link_owner import (
+    LinkOwner,
+    rest,
+    under_every_schedule,
+    under_some_schedules,
+)
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run
@@ -28,9 +33,9 @@ if TYPE_CHECKING:
 @clause("BUS-CHAN-8")
 def test_frames_for_a_full_link_wait_and_keep_their_order() -> None:
     def program(run: Run) -> None:
-        desk = Desk(capacity=2)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=2)
+        owner.open()
+        [far] = owner.connected()
         sent = [bytes([n]) for n in range(5)]
         got: list[bytes] = []
 
@@ -39,10 +44,10 @@ def test_frames_for_a_full_link_wait_and_keep_their_order() -> None:
 
         reading = run.spawn(reads)
         for frame in sent:
-            desk.link_pool.send(1, frame)
-        desk.until(lambda: not desk.link_pool.sending)
+            owner.link_pool.send(1, frame)
+        owner.until(lambda: not owner.link_pool.sending)
         reading.join()
-        desk.close()
+        owner.close()
         assert got == sent
 
     # Each round that finds the link full backs off: few schedules end soon.
@@ -52,18 +57,18 @@ def test_frames_for_a_full_link_wait_and_keep_their_order() -> None:
 @clause("BUS-CHAN-8")
 def test_frames_of_one_step_keep_their_order_behind_those_that_wait() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=3)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=3)
+        owner.open()
+        [far] = owner.connected()
         steps: list[list[bytes]] = [[b"1", b"2"], [b"3", b"4", b"5"], [b"6", b"7"]]
-        done = [desk.link_pool.send_all(1, frames) for frames in steps]
+        done = [owner.link_pool.send_all(1, frames) for frames in steps]
         got = [far.receive(timeout=0)]
         # Now there is room, but not for the next frames.
-        done.append(desk.link_pool.send_all(1, [b"8", b"9"]))
-        while desk.link_pool.sending or far.pending:
+        done.append(owner.link_pool.send_all(1, [b"8", b"9"]))
+        while owner.link_pool.sending or far.pending:
             got += far.receive_many(timeout=0)
-            desk.link_pool.resume()
-        desk.close()
+            owner.link_pool.resume()
+        owner.close()
 
         assert done == [True, False, False, False]
         assert got == [b"%d" % number for number in range(1, 10)]
@@ -74,15 +79,15 @@ def test_frames_of_one_step_keep_their_order_behind_those_that_wait() -> None:
 @clause("BUS-CHAN-4", "BUS-CHAN-5")
 def test_frames_for_a_lost_link_are_dropped_in_one_step() -> None:
     def program(_run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner()
+        owner.open()
+        [far] = owner.connected()
         far.disconnect()
-        dropped = desk.link_pool.send_all(1, [b"1", b"2"])
-        desk.until(lambda: desk.frames(1))
-        unknown = desk.link_pool.send_all(1, [b"3", b"4"])
-        sending = desk.link_pool.sending
-        desk.close()
+        dropped = owner.link_pool.send_all(1, [b"1", b"2"])
+        owner.until(lambda: owner.frames(1))
+        unknown = owner.link_pool.send_all(1, [b"3", b"4"])
+        sending = owner.link_pool.sending
+        owner.close()
 
         assert (dropped, unknown, sending) == (True, True, False)
 
@@ -92,19 +97,19 @@ def test_frames_for_a_lost_link_are_dropped_in_one_step() -> None:
 @clause("BUS-CHAN-8")
 def test_a_full_link_delays_no_other_link() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1)
-        desk.open()
-        full, other = desk.connected(2)
+        owner = LinkOwner(capacity=1)
+        owner.open()
+        full, other = owner.connected(2)
         for frame in (b"1", b"2"):
-            desk.link_pool.send(1, frame)
-        desk.link_pool.send(2, b"3")
+            owner.link_pool.send(1, frame)
+        owner.link_pool.send(2, b"3")
         received = other.receive(timeout=0)
-        sending = desk.link_pool.sending
+        sending = owner.link_pool.sending
         first = full.receive(timeout=0)
-        desk.link_pool.resume()
+        owner.link_pool.resume()
         second = full.receive(timeout=0)
-        still = desk.link_pool.sending
-        desk.close()
+        still = owner.link_pool.sending
+        owner.close()
 
         assert (first, second, received) == (b"1", b"2", b"3")
         assert (sending, still) == (True, False)
@@ -115,17 +120,17 @@ def test_a_full_link_delays_no_other_link() -> None:
 @clause("BUS-CHAN-8")
 def test_a_peer_that_reads_is_served_while_another_link_stays_full() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1)
-        desk.open()
-        _full, other = desk.connected(2)
+        owner = LinkOwner(capacity=1)
+        owner.open()
+        _full, other = owner.connected(2)
         for number in (1, 2):
             for frame in (b"1", b"2"):
-                desk.link_pool.send(number, frame)
+                owner.link_pool.send(number, frame)
         first = other.receive(timeout=0)
-        desk.link_pool.resume()
+        owner.link_pool.resume()
         pending = other.pending
         second = other.receive(timeout=0) if pending else None
-        desk.close()
+        owner.close()
 
         assert (first, second) == (b"1", b"2")
 
@@ -136,19 +141,19 @@ def test_a_peer_that_reads_is_served_while_another_link_stays_full() -> None:
 @pytest.mark.parametrize("capacity", [1, 2, 8])
 def test_a_link_is_closed_after_all_frames_sent_on_it(capacity: int) -> None:
     def program(run: Run) -> None:
-        desk = Desk(capacity=capacity)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=capacity)
+        owner.open()
+        [far] = owner.connected()
         reading = run.spawn(rest, far)
         for frame in (b"1", b"2", b"3"):
-            desk.link_pool.send(1, frame)
-        desk.link_pool.hang_up(1)
-        desk.until(lambda: not desk.link_pool._closing)
+            owner.link_pool.send(1, frame)
+        owner.link_pool.hang_up(1)
+        owner.until(lambda: not owner.link_pool._closing)
         reading.join()
-        desk.close()
+        owner.close()
 
         assert reading.result == [b"1", b"2", b"3"]
-        assert not desk.link_pool._closing
+        assert not owner.link_pool._closing
 
     explore(program, bound=1, limit=schedules(300), random=schedules(100), seed=1)
 
@@ -158,31 +163,31 @@ def test_a_closing_link_is_dropped_if_the_peer_does_not_read() -> None:
     """After a timeout; until then it wakes no thread, and does not count as sending."""
 
     def program(run: Run) -> None:
-        desk = Desk(capacity=1, timeout_s=2.0)
-        desk.open()
-        far, other = desk.connected(2)
+        owner = LinkOwner(capacity=1, timeout_s=2.0)
+        owner.open()
+        far, other = owner.connected(2)
         for frame in (b"1", b"2", b"3"):
-            desk.link_pool.send(1, frame)
-        before = desk.link_pool.sending
-        desk.link_pool.hang_up(1)
-        after = desk.link_pool.sending
-        desk.link_pool.send(2, b"x")
-        desk.link_pool.send(2, b"y")
-        other_waits = desk.link_pool.sending
+            owner.link_pool.send(1, frame)
+        before = owner.link_pool.sending
+        owner.link_pool.hang_up(1)
+        after = owner.link_pool.sending
+        owner.link_pool.send(2, b"x")
+        owner.link_pool.send(2, b"y")
+        other_waits = owner.link_pool.sending
         assert other.receive() == b"x"
-        desk.turn()
+        owner.turn()
         assert other.receive() == b"y"
-        began, desk.rounds = run.now, 0
-        desk.until(lambda: not desk.link_pool._closing)
+        began, owner.rounds = run.now, 0
+        owner.until(lambda: not owner.link_pool._closing)
         took = run.now - began
         read = rest(far)
-        desk.close()
+        owner.close()
 
         assert (before, after, other_waits) == (True, False, True)
         assert 1.9 < took < 2.1
-        assert desk.rounds < 60
+        assert owner.rounds < 60
         assert read == [b"1"]
-        assert (desk.came, desk.gave_up) == ([], [])
+        assert (owner.came, owner.gave_up) == ([], [])
 
     explore(program, bound=0, limit=20, random=0, seed=1)
 
@@ -192,21 +197,21 @@ def test_a_peer_that_begins_to_read_is_served_soon_and_then_at_once() -> None:
     """The retries on a full link back off until the peer reads."""
 
     def program(run: Run) -> None:
-        desk = Desk(capacity=1)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=1)
+        owner.open()
+        [far] = owner.connected()
         for frame in (b"1", b"2", b"3", b"4"):
-            desk.link_pool.send(1, frame)
-        began, desk.rounds = run.now, 0
-        desk.until(lambda: run.now > began + 1)
-        rounds = desk.rounds
+            owner.link_pool.send(1, frame)
+        began, owner.rounds = run.now, 0
+        owner.until(lambda: run.now > began + 1)
+        rounds = owner.rounds
         got, took = list[bytes](), list[float]()
         for _ in range(3):
             got.append(far.receive())
             began = run.now
-            desk.until(lambda: far.pending)
+            owner.until(lambda: far.pending)
             took.append(run.now - began)
-        desk.close()
+        owner.close()
 
         assert rounds < 40
         assert got == [b"1", b"2", b"3"]
@@ -219,9 +224,9 @@ def test_a_peer_that_begins_to_read_is_served_soon_and_then_at_once() -> None:
 @pytest.mark.parametrize("capacity", [1, 8])
 def test_frames_from_a_closed_link_are_not_reported(capacity: int) -> None:
     def program(run: Run) -> None:
-        desk = Desk(capacity=capacity)
-        desk.open()
-        [far, other] = desk.connected(2)
+        owner = LinkOwner(capacity=capacity)
+        owner.open()
+        [far, other] = owner.connected(2)
 
         def speaks() -> None:
             try:
@@ -231,20 +236,20 @@ def test_frames_from_a_closed_link_are_not_reported(capacity: int) -> None:
             far.disconnect()
 
         for _ in range(2):
-            desk.link_pool.send(1, b"y")
-        before = len(desk.came)
-        desk.link_pool.hang_up(1)
+            owner.link_pool.send(1, b"y")
+        before = len(owner.came)
+        owner.link_pool.hang_up(1)
         speaking = run.spawn(speaks)
         other.send(b"z")
-        desk.until(lambda: desk.frames(2))
+        owner.until(lambda: owner.frames(2))
         speaking.join()
-        desk.until(lambda: not desk.link_pool._closing)
-        desk.turn()
-        desk.close()
+        owner.until(lambda: not owner.link_pool._closing)
+        owner.turn()
+        owner.close()
 
         assert before == 0
-        assert desk.frames(1) == []
-        assert not desk.link_pool._closing
+        assert owner.frames(1) == []
+        assert not owner.link_pool._closing
 
     under_every_schedule(program, bound=1)
 
@@ -253,17 +258,17 @@ def test_the_loss_of_a_closed_link_is_not_reported() -> None:
     """Even while earlier frames still wait for room."""
 
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=1)
+        owner.open()
+        [far] = owner.connected()
         for _ in range(3):
-            desk.link_pool.send(1, b"x")
-        desk.link_pool.hang_up(1)
+            owner.link_pool.send(1, b"x")
+        owner.link_pool.hang_up(1)
         far.disconnect()
-        desk.turn()
-        sending = desk.link_pool.sending
-        desk.close()
-        assert desk.came == []
+        owner.turn()
+        sending = owner.link_pool.sending
+        owner.close()
+        assert owner.came == []
         assert not sending
 
     under_some_schedules(program)
@@ -272,34 +277,34 @@ def test_the_loss_of_a_closed_link_is_not_reported() -> None:
 @clause("BUS-CHAN-4")
 def test_frames_sent_on_a_lost_link_are_discarded() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=1)
+        owner.open()
+        [far] = owner.connected()
         far.disconnect()
         for _ in range(3):
-            desk.link_pool.send(1, b"x")
-        assert not desk.link_pool.sending
-        desk.until(lambda: desk.came)
-        desk.link_pool.send(1, b"x")
-        desk.link_pool.hang_up(1)
-        desk.close()
-        assert desk.came == [(1, None)]
+            owner.link_pool.send(1, b"x")
+        assert not owner.link_pool.sending
+        owner.until(lambda: owner.came)
+        owner.link_pool.send(1, b"x")
+        owner.link_pool.hang_up(1)
+        owner.close()
+        assert owner.came == [(1, None)]
 
     under_some_schedules(program)
 
 
 def test_frames_that_wait_for_room_are_discarded_with_their_link() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=1)
+        owner.open()
+        [far] = owner.connected()
         for _ in range(3):
-            desk.link_pool.send(1, b"x")
-        before = desk.link_pool.sending
+            owner.link_pool.send(1, b"x")
+        before = owner.link_pool.sending
         far.disconnect()
-        desk.turn()
-        after = desk.link_pool.sending
-        desk.close()
+        owner.turn()
+        after = owner.link_pool.sending
+        owner.close()
         assert (before, after) == (True, False)
 
     under_some_schedules(program)
@@ -312,24 +317,26 @@ def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) 
     """As if it were lost; another link is not affected."""
 
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1, backlog=(3, 1_000_000 if len(frame) == 1 else 1200))
-        desk.open()
-        far, other = desk.connected(2)
-        desk.link_pool.send(2, b"y")
+        owner = LinkOwner(
+            capacity=1, backlog=(3, 1_000_000 if len(frame) == 1 else 1200)
+        )
+        owner.open()
+        far, other = owner.connected(2)
+        owner.link_pool.send(2, b"y")
         for _ in range(1 + waiting):
-            desk.link_pool.send(1, frame)
-        given_up = list(desk.gave_up)
+            owner.link_pool.send(1, frame)
+        given_up = list(owner.gave_up)
         if given_up:
-            desk.until(lambda: desk.came)
-            desk.link_pool.send(1, frame)  # dropped
+            owner.until(lambda: owner.came)
+            owner.link_pool.send(1, frame)  # dropped
         else:
             assert far.receive() == frame
-            desk.turn()
-            desk.link_pool.send(1, frame)
-            assert desk.gave_up == []
-        sending, told = desk.link_pool.sending, list(desk.came)
+            owner.turn()
+            owner.link_pool.send(1, frame)
+            assert owner.gave_up == []
+        sending, told = owner.link_pool.sending, list(owner.came)
         assert other.receive() == b"y"
-        desk.close()
+        owner.close()
         assert given_up == ([1] if waiting > 3 else [])
         assert told == [(each, None) for each in given_up]
         assert sending == (not given_up)
@@ -343,28 +350,30 @@ def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
     """As if it were lost, even if it has waited for room; other links are served."""
 
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1, limit=FRAME_BYTES_MAX, backlog=(100, 2**22))
-        desk.open()
-        far, other = desk.connected(2)
+        owner = LinkOwner(capacity=1, limit=FRAME_BYTES_MAX, backlog=(100, 2**22))
+        owner.open()
+        far, other = owner.connected(2)
         if waits:
-            desk.link_pool.send(1, b"x")
-            desk.link_pool.send(1, b"y")
-        went = desk.link_pool.send(1, bytes(FRAME_BYTES_MAX + 1))
+            owner.link_pool.send(1, b"x")
+            owner.link_pool.send(1, b"y")
+        went = owner.link_pool.send(1, bytes(FRAME_BYTES_MAX + 1))
         if waits:
             assert far.receive() == b"x"
-            desk.turn()
+            owner.turn()
             assert far.receive() == b"y"
-            desk.turn()
-        desk.until(lambda: desk.came)
-        desk.link_pool.send(2, b"z")
-        sending = desk.link_pool.sending
+            owner.turn()
+        owner.until(lambda: owner.came)
+        owner.link_pool.send(2, b"z")
+        sending = owner.link_pool.sending
         assert other.receive() == b"z"
-        desk.close()
+        owner.close()
 
         assert not went
-        assert desk.came == [(1, None)]
-        assert desk.gave_up == [1]
-        assert desk.words == [f"it cannot carry a frame of {FRAME_BYTES_MAX + 1} bytes"]
+        assert owner.came == [(1, None)]
+        assert owner.gave_up == [1]
+        assert owner.words == [
+            f"it cannot carry a frame of {FRAME_BYTES_MAX + 1} bytes"
+        ]
         assert not sending
 
     under_some_schedules(program)
@@ -375,9 +384,9 @@ def test_frames_sent_before_a_loss_are_reported_before_it() -> None:
     """BUS-CHAN-5: all frames, in order, and then the loss, once."""
 
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        [far, other] = desk.connected(2)
+        owner = LinkOwner()
+        owner.open()
+        [far, other] = owner.connected(2)
         frames = [bytes([n]) for n in range(6)]
 
         def speaks() -> None:
@@ -386,12 +395,12 @@ def test_frames_sent_before_a_loss_are_reported_before_it() -> None:
             far.disconnect()
 
         run.spawn(speaks)
-        desk.until(lambda: (1, None) in desk.came)
+        owner.until(lambda: (1, None) in owner.came)
         other.disconnect()
-        desk.until(lambda: (2, None) in desk.came)
-        desk.close()
-        assert desk.frames(1) == [*frames, None]
-        assert desk.frames(2) == [None]
+        owner.until(lambda: (2, None) in owner.came)
+        owner.close()
+        assert owner.frames(1) == [*frames, None]
+        assert owner.frames(2) == [None]
 
     under_every_schedule(program)
 
@@ -421,15 +430,15 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
 
 def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=1_000)
-        desk.open()
-        busy, other = desk.connected(2)
+        owner = LinkOwner(capacity=1_000)
+        owner.open()
+        busy, other = owner.connected(2)
         for _ in range(600):
             busy.send(b"x")
         other.send(b"y")
-        desk.turn()
-        told = len(desk.frames(1)), len(desk.frames(2))
-        desk.close()
+        owner.turn()
+        told = len(owner.frames(1)), len(owner.frames(2))
+        owner.close()
         assert told == (256, 1)
 
     explore(program, bound=0, limit=1, random=0)

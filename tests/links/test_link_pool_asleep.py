@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker.testing import explore
-from tests.links.desk import Desk, under_every_schedule
+from tests.links.link_owner import LinkOwner, under_every_schedule
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run
@@ -17,13 +17,13 @@ def test_a_loss_wakes_though_nothing_came_and_other_links_live() -> None:
     """The link may be lost just before the owner enlists itself to be woken."""
 
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        far, _other = desk.connected(2)
+        owner = LinkOwner()
+        owner.open()
+        far, _other = owner.connected(2)
         run.spawn(far.disconnect)
-        desk.until(lambda: desk.came)
-        desk.close()
-        assert desk.came == [(1, None)]
+        owner.until(lambda: owner.came)
+        owner.close()
+        assert owner.came == [(1, None)]
 
     under_every_schedule(program)
 
@@ -33,14 +33,14 @@ def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
     """No wake-up is lost, whichever comes first, and each event is reported once."""
 
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        far = desk.connected(2)
+        owner = LinkOwner()
+        owner.open()
+        far = owner.connected(2)
         asked: list[int] = []
 
         def wakes(number: int) -> None:
             if by == "inbox":
-                desk.ask(lambda: asked.append(number))
+                owner.ask(lambda: asked.append(number))
             elif by == "frame":
                 far[number].send(b"x")
             else:
@@ -48,10 +48,10 @@ def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
 
         for number in range(2):
             run.spawn(wakes, number)
-        run.spawn(desk.ask, lambda: asked.append(7))
-        desk.until(lambda: len(desk.came) + len(asked) == 3)
-        desk.close()
-        told = sorted(link for link, _ in desk.came)
+        run.spawn(owner.ask, lambda: asked.append(7))
+        owner.until(lambda: len(owner.came) + len(asked) == 3)
+        owner.close()
+        told = sorted(link for link, _ in owner.came)
         assert told == ([] if by == "inbox" else [1, 2])
         assert sorted(asked) == ([0, 1, 7] if by == "inbox" else [7])
 
@@ -60,31 +60,31 @@ def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
 
 def test_a_ready_note_wakes_the_owner_before_or_after_it_falls_asleep() -> None:
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
+        owner = LinkOwner()
+        owner.open()
         notes: list[int] = []
-        desk.ready = lambda: bool(notes)
+        owner.ready = lambda: bool(notes)
 
         def wakes() -> None:
             notes.append(1)
-            with desk.inbox.lock:
-                desk.inbox.arrived.wake_one()
+            with owner.inbox.lock:
+                owner.inbox.arrived.wake_one()
 
         run.spawn(wakes)
-        desk.until(lambda: notes)
-        desk.close()
+        owner.until(lambda: notes)
+        owner.close()
 
     under_every_schedule(program)
 
 
 def test_the_owner_wakes_at_its_deadline_and_not_before() -> None:
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        desk.connected()
+        owner = LinkOwner()
+        owner.open()
+        owner.connected()
         until = run.now + 3.0
-        desk.until(lambda: False, until)
+        owner.until(lambda: False, until)
         assert run.now >= until
-        desk.close()
+        owner.close()
 
     explore(program, bound=0, limit=20, random=0)

@@ -18,7 +18,12 @@ from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
-from tests.links.desk import Desk, rest, under_every_schedule, under_some_schedules
+from tests.links.link_owner import (
+    LinkOwner,
+    rest,
+    under_every_schedule,
+    under_some_schedules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +34,11 @@ if TYPE_CHECKING:
 
 def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
     def program(run: Run) -> None:
-        desk, other = Desk(), Desk()
-        desk.open()
+        owner, other = LinkOwner(), LinkOwner()
+        owner.open()
         # Both use one broker manager, so that one can reach the other.
         other.here.close()
-        broker = QueueBroker("other", manager=desk.manager)
+        broker = QueueBroker("other", manager=owner.manager)
         other.link_pool.helpers.accept_links(broker, other.made.append)
         other.link_pool.helpers.dial(["here"], other.made.append)
 
@@ -43,14 +48,14 @@ def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
             other.until(lambda: other.came)
 
         serving = run.spawn(serves)
-        desk.until(lambda: desk.came)
-        desk.link_pool.send(1, b"welcome")
+        owner.until(lambda: owner.came)
+        owner.link_pool.send(1, b"welcome")
         serving.join()
-        desk.close()
+        owner.close()
         other.close()
 
-        assert (desk.made, other.made) == ([1], [1])
-        assert desk.frames(1) == [b"hello"]
+        assert (owner.made, other.made) == ([1], [1])
+        assert owner.frames(1) == [b"hello"]
         assert other.frames(1)[0] == b"welcome"
 
     under_some_schedules(program)
@@ -62,22 +67,22 @@ def test_a_dial_in_vain_reports_its_failure_and_delays_no_link(listens: bool) ->
     """No broker has that name, or no broker accepts there within the deadline."""
 
     def program(run: Run) -> None:
-        desk = Desk(timeout_s=2.0)
-        desk.open()
-        [far] = desk.connected()
-        desk.link_pool.helpers.dial(
-            ["there" if listens else "nobody"], desk.made.append
+        owner = LinkOwner(timeout_s=2.0)
+        owner.open()
+        [far] = owner.connected()
+        owner.link_pool.helpers.dial(
+            ["there" if listens else "nobody"], owner.made.append
         )
         # Meanwhile links are served.
         before = run.now
         far.send(b"x")
-        desk.until(lambda: desk.came)
+        owner.until(lambda: owner.came)
         served = run.now - before
-        desk.until(lambda: len(desk.made) == 2)
+        owner.until(lambda: len(owner.made) == 2)
         took = run.now - before
-        desk.close()
+        owner.close()
 
-        assert desk.made == [1, None]
+        assert owner.made == [1, None]
         if listens:
             assert served < 2.0 <= took
         else:
@@ -91,13 +96,13 @@ def test_a_dial_to_a_process_that_closes_reports_its_failure() -> None:
     """Else it would wait for the link for ever, and never dial again."""
 
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        desk.link_pool.helpers.dial(["there"], desk.made.append)
-        run.spawn(desk.there.close)
-        desk.until(lambda: desk.made)
-        desk.close()
-        assert desk.made == [None]
+        owner = LinkOwner()
+        owner.open()
+        owner.link_pool.helpers.dial(["there"], owner.made.append)
+        run.spawn(owner.there.close)
+        owner.until(lambda: owner.made)
+        owner.close()
+        assert owner.made == [None]
 
     under_every_schedule(program)
 
@@ -108,21 +113,21 @@ def test_a_dead_address_delays_no_other(dead: str) -> None:
     """An invalid address may come from another process; a deaf one only waits."""
 
     def program(run: Run) -> None:
-        desk = Desk(timeout_s=2.0)
-        desk.open()
-        last = QueueBroker("last", manager=desk.manager)
+        owner = LinkOwner(timeout_s=2.0)
+        owner.open()
+        last = QueueBroker("last", manager=owner.manager)
         far = run.spawn(last.accept, PORT)
         before = run.now
-        desk.link_pool.helpers.dial([dead, "there", "last"], desk.made.append)
-        desk.until(lambda: desk.made)
+        owner.link_pool.helpers.dial([dead, "there", "last"], owner.made.append)
+        owner.until(lambda: owner.made)
         took = run.now - before
-        desk.link_pool.send(1, b"x")
+        owner.link_pool.send(1, b"x")
         far.join()
         with far.result as queue:
             received = queue.receive()
-        desk.close()
+        owner.close()
 
-        assert desk.made == [1]
+        assert owner.made == [1]
         assert took < 2.0
         assert received == b"x"
 
@@ -138,10 +143,10 @@ def test_of_two_addresses_that_answer_one_link_is_used() -> None:
     """The other is closed at once, or its peer would wait for a first frame."""
 
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
+        owner = LinkOwner()
+        owner.open()
         names = ["first", "second"]
-        brokers = [QueueBroker(name, manager=desk.manager) for name in names]
+        brokers = [QueueBroker(name, manager=owner.manager) for name in names]
         queues: list[MessageQueue] = []
 
         def accept(broker: QueueBroker) -> None:
@@ -151,15 +156,15 @@ def test_of_two_addresses_that_answer_one_link_is_used() -> None:
                 queues.append(broker.accept(PORT, timeout=5.0))
 
         far = [run.spawn(accept, broker) for broker in brokers]
-        desk.link_pool.helpers.dial(names, desk.made.append)
+        owner.link_pool.helpers.dial(names, owner.made.append)
         for each in far:
             each.join()
-        desk.until(lambda: desk.made and len(_open(queues)) < 2)
-        [number] = desk.made
+        owner.until(lambda: owner.made and len(_open(queues)) < 2)
+        [number] = owner.made
         if number is not None:
-            desk.link_pool.send(number, b"x")
+            owner.link_pool.send(number, b"x")
         received = [queue.receive() for queue in _open(queues)]
-        desk.close()
+        owner.close()
 
         assert received == ([] if number is None else [b"x"])
 
@@ -169,35 +174,35 @@ def test_of_two_addresses_that_answer_one_link_is_used() -> None:
 @clause("BUS-CHAN-6")
 @pytest.mark.parametrize("dials", [False, True])
 @pytest.mark.parametrize("limit", [10, FRAME_BYTES_MAX - 1, FRAME_BYTES_MAX])
-def test_a_link_that_takes_less_than_a_frame_is_turned_away(
+def test_a_link_that_takes_less_than_a_frame_is_refused(
     limit: int, *, dials: bool
 ) -> None:
     """Both the dialler and the listener reject it; the peer and the log learn it."""
 
     def program(run: Run) -> None:
-        desk = Desk(limit=limit)
-        desk.open()
+        owner = LinkOwner(limit=limit)
+        owner.open()
         if dials:
-            accepting = run.spawn(desk.there.accept, PORT)
-            desk.link_pool.helpers.dial(["there"], desk.made.append)
-            desk.until(lambda: desk.made)
+            accepting = run.spawn(owner.there.accept, PORT)
+            owner.link_pool.helpers.dial(["there"], owner.made.append)
+            owner.until(lambda: owner.made)
             accepting.join()
             far = accepting.result
         else:
-            far = desk.there.connect("here", PORT, required=True)
-            desk.until(lambda: desk.made or desk.words)
+            far = owner.there.connect("here", PORT, required=True)
+            owner.until(lambda: owner.made or owner.words)
         ended = far.remote_disconnected
-        desk.close()
+        owner.close()
         far.disconnect()
 
         if limit == FRAME_BYTES_MAX:
-            assert (desk.made, desk.words, ended) == ([1], [], False)
+            assert (owner.made, owner.words, ended) == ([1], [], False)
         else:
             assert ended
-            assert desk.made == ([None] if dials else [])
+            assert owner.made == ([None] if dials else [])
             who = "there is not used" if dials else "a peer is rejected"
             takes = f"its link carries frames of {limit} bytes, not {FRAME_BYTES_MAX}"
-            assert desk.words == [f"{who}: {takes}"]
+            assert owner.words == [f"{who}: {takes}"]
 
     explore(program, bound=0, limit=schedules(50), random=0, seed=1)
 
@@ -222,44 +227,44 @@ def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
     no_threads: pytest.MonkeyPatch,
 ) -> None:
     """A later dial may succeed."""
-    desk = Desk()
+    owner = LinkOwner()
     no_threads.undo()
-    desk.open()
+    owner.open()
     no_threads.setattr(_sync, "Thread", _NoThread)
-    desk.link_pool.helpers.dial(["there"], desk.made.append)
-    desk.turn()
-    assert desk.made == [None]
+    owner.link_pool.helpers.dial(["there"], owner.made.append)
+    owner.turn()
+    assert owner.made == [None]
     no_threads.undo()
-    desk.link_pool.helpers.dial(["nobody"], desk.made.append)
-    desk.until(lambda: len(desk.made) == 2)
-    desk.close()
-    assert desk.made == [None, None]
+    owner.link_pool.helpers.dial(["nobody"], owner.made.append)
+    owner.until(lambda: len(owner.made) == 2)
+    owner.close()
+    assert owner.made == [None, None]
 
 
 @clause("BUS-CHAN-3")
 @pytest.mark.usefixtures("no_threads")
 def test_open_fails_and_accepts_no_peer_if_no_thread_can_start() -> None:
     """The caller gets the error; no peer can connect and wait there."""
-    desk = Desk()
+    owner = LinkOwner()
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        desk.open()
-    assert desk.here.closed
-    desk.close()
+        owner.open()
+    assert owner.here.closed
+    owner.close()
 
 
 @clause("BUS-CHAN-8")
 def test_frames_of_a_capacity_fit_in_each_direction() -> None:
     def program(_run: Run) -> None:
-        desk = Desk(capacity=3)
-        desk.open()
-        [far] = desk.connected()
+        owner = LinkOwner(capacity=3)
+        owner.open()
+        [far] = owner.connected()
         for _ in range(3):
-            desk.link_pool.send(1, b"x")
+            owner.link_pool.send(1, b"x")
             far.send(b"y", timeout=0)
-        fits = not desk.link_pool.sending
-        desk.link_pool.send(1, b"x")
-        full = desk.link_pool.sending
-        desk.close()
+        fits = not owner.link_pool.sending
+        owner.link_pool.send(1, b"x")
+        full = owner.link_pool.sending
+        owner.close()
 
         assert fits
         assert full
@@ -274,26 +279,26 @@ def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
     """Even while links are being made; a peer accepted last sees its link closed."""
 
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
+        owner = LinkOwner()
+        owner.open()
         outcomes: list[MessageQueue] = []
 
         def comes() -> None:
             with suppress(BrokerClosedError):
-                queue = desk.there.connect("here", PORT)
+                queue = owner.there.connect("here", PORT)
                 if queue is not None:
                     outcomes.append(queue)
 
         coming = run.spawn(comes)
-        desk.link_pool.helpers.dial(["there"], desk.made.append)
-        desk.link_pool.close()
-        helpers = [each for each in desk.link_pool.helpers.threads if each.is_alive()]
-        desk.turn()
+        owner.link_pool.helpers.dial(["there"], owner.made.append)
+        owner.link_pool.close()
+        helpers = [each for each in owner.link_pool.helpers.threads if each.is_alive()]
+        owner.turn()
         coming.join()
-        desk.there.close()
+        owner.there.close()
 
         assert helpers == []
-        assert desk.made in ([], [None])  # if the dial failed just before the close
+        assert owner.made in ([], [None])  # if the dial failed just before the close
         for queue in outcomes:
             with queue:
                 assert queue.remote_disconnected
@@ -303,30 +308,30 @@ def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
 
 def test_frames_that_are_on_the_way_when_all_is_closed_arrive() -> None:
     def program(_run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        far = desk.connected(2)
+        owner = LinkOwner()
+        owner.open()
+        far = owner.connected(2)
         for number in (1, 2):
-            desk.link_pool.send(number, bytes([number]))
-        desk.link_pool.close()
+            owner.link_pool.send(number, bytes([number]))
+        owner.link_pool.close()
         assert [rest(each) for each in far] == [[b"\1"], [b"\2"]]
-        desk.close()
+        owner.close()
 
     under_some_schedules(program)
 
 
 def test_after_the_end_nothing_is_made() -> None:
     def program(run: Run) -> None:
-        desk = Desk()
-        desk.open()
-        desk.close()
-        late = QueueBroker("late", manager=desk.manager)
-        desk.link_pool.helpers.accept_links(late, desk.made.append)
-        desk.link_pool.helpers.dial(["there"], desk.made.append)
+        owner = LinkOwner()
+        owner.open()
+        owner.close()
+        late = QueueBroker("late", manager=owner.manager)
+        owner.link_pool.helpers.accept_links(late, owner.made.append)
+        owner.link_pool.helpers.dial(["there"], owner.made.append)
         run.settle()
         assert late.closed
-        assert desk.made == []
-        assert not any(each.is_alive() for each in desk.link_pool.helpers.threads)
+        assert owner.made == []
+        assert not any(each.is_alive() for each in owner.link_pool.helpers.threads)
 
     under_some_schedules(program)
 
@@ -336,23 +341,23 @@ def test_a_dial_fails_if_an_error_prevents_the_use_of_its_link() -> None:
     """Without an outcome no other dial of that process would begin."""
 
     def program(run: Run) -> None:
-        desk, outcomes = Desk(), list[int | None]()
+        owner, outcomes = LinkOwner(), list[int | None]()
 
         def accept() -> None:
             with suppress(BrokerClosedError):  # the dial was out of time
-                desk.there.accept(PORT).disconnect()
+                owner.there.accept(PORT).disconnect()
 
         def on_dialled(number: int | None) -> None:
             outcomes.append(number)
             if number is not None:
                 raise MemoryError
 
-        desk.open()
+        owner.open()
         far = run.spawn(accept)
-        desk.link_pool.helpers.dial(["there"], on_dialled)
+        owner.link_pool.helpers.dial(["there"], on_dialled)
         with suppress(MemoryError):
-            desk.until(lambda: outcomes)
-        desk.close()
+            owner.until(lambda: outcomes)
+        owner.close()
         far.join()
 
         assert outcomes in ([1, None], [None])

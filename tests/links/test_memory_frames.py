@@ -24,7 +24,7 @@ __all__ = ["all_closed"]  # a fixture
 
 
 def test_a_report_has_at_most_256_leases() -> None:
-    owner = Owner(arena_bytes=64 * MIB, arena_share=1.0)
+    owner = Owner(arena_bytes=64 * MIB, arena_share_per_recipient=1.0)
     owner.link(1, Recipient())
     owner.prepared(1)
     held = [owner.send(bytes(SIZE), 1)]
@@ -90,8 +90,8 @@ def test_a_location_of_nothing_is_a_violation(
 
 
 def test_without_an_arena_there_is_no_shared_memory() -> None:
-    owner = Owner(arena=False)
-    recipient = Recipient(arena=False)
+    owner = Owner(shared_memory=False)
+    recipient = Recipient(shared_memory=False)
     owner.link(1, recipient)
 
     [frame] = owner.send(bytes(SIZE), 1)

@@ -151,7 +151,7 @@ def test_a_recipient_reports_the_messages_of_which_it_has_a_view(
 
 @clause("MC-39", "MC-31")
 def test_messages_beyond_the_share_of_a_recipient_are_counted() -> None:
-    owner = Owner(arena_bytes=8 * MIB, arena_share=0.25)
+    owner = Owner(arena_bytes=8 * MIB, arena_share_per_recipient=0.25)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
     slow = [body_of(owner.send(bytes(MIB), 1)[0]) for _ in range(5)]
@@ -167,7 +167,7 @@ def test_messages_beyond_the_share_of_a_recipient_are_counted() -> None:
 
 @clause("MC-39", "MC-30")
 def test_messages_without_room_are_counted() -> None:
-    owner = Owner(arena_bytes=MIB, arena_share=1.0)
+    owner = Owner(arena_bytes=MIB, arena_share_per_recipient=1.0)
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, 2, size=MIB)
@@ -213,7 +213,7 @@ def test_of_a_hundred_recipients_each_gets_only_the_first_message_of_a_slab_by_i
 @clause("MC-39", "MC-29")
 def test_slabs_that_a_recipient_refuses_are_counted() -> None:
     owner = Owner()
-    owner.link(1, Recipient(arena=False))
+    owner.link(1, Recipient(shared_memory=False))
     owner.send(bytes(SIZE), 1)
     [before] = info_of(owner).recipients
     assert owner.answers() == [SlabAnswer(slab=1, mapped=False)]
@@ -358,7 +358,7 @@ def test_each_step_and_each_report_is_made_under_one_lock(
 
 
 def test_a_process_without_an_arena_has_no_report() -> None:
-    assert Owner(arena=False).memory.info(NAMES) is None
+    assert Owner(shared_memory=False).memory.info(NAMES) is None
 
 
 def test_a_link_of_no_process_has_an_empty_name(owner: Owner) -> None:
@@ -378,7 +378,8 @@ def test_the_accounts_balance_after_each_step() -> None:
     for seed in range(schedules(15)):
         print(f"seed {seed}")  # shown if the test fails
         chance = random.Random(seed)
-        owner, held = Owner(arena_bytes=8 * MIB, arena_share=0.5), list[Any]()
+        owner = Owner(arena_bytes=8 * MIB, arena_share_per_recipient=0.5)
+        held = list[Any]()
         number = 0
         while len(owner.recipients) < 3 or number < 60:
             number += 1

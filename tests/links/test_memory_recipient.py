@@ -99,7 +99,7 @@ def test_a_recipient_without_access_gets_every_message_by_its_link(
 
 @clause("MC-29", "MC-38", "BUS-MSG-16")
 def test_a_recipient_that_uses_no_memory_gets_bytes(owner: Owner) -> None:
-    owner.link(2, Recipient(arena=False))
+    owner.link(2, Recipient(shared_memory=False))
     for _ in range(3):
         [frame] = owner.send(bytes(SIZE), 2)
         assert body_of(frame) == bytes(SIZE)
@@ -118,7 +118,7 @@ def test_only_a_long_payload_of_bytes_becomes_a_view(owner: Owner) -> None:
 
 @clause("MC-36")
 def test_a_closed_slab_is_unmapped_where_it_was_offered() -> None:
-    owner = Owner(arena_bytes=4 * MIB, arena_share=1.0)
+    owner = Owner(arena_bytes=4 * MIB, arena_share_per_recipient=1.0)
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, size=MIB)

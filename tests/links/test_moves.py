@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bus import Undelivered
 
 NEW = f"ism://{THERE}/log"
-FOLLOWING = attrs.evolve(PATIENT, follow_moves=True)
+FOLLOWING = attrs.evolve(PATIENT, follow_moved_tasks=True)
 
 
 @clause("BUS-MOVE-1", "BUS-MOVE-9")
@@ -60,7 +60,9 @@ def test_senders_of_another_machine_are_told_the_new_address(site: Site) -> None
 
         asker.command(NEW, 2)
         until(lambda: len(told) == 1, "it is told")
-        with pytest.raises(MovedError, match=r"BusConfig\.follow_moves") as caught:
+        with pytest.raises(
+            MovedError, match=r"BusConfig\.follow_moved_tasks"
+        ) as caught:
             near.call(NEW, 3, timeout=LIMIT_S)
 
         assert isinstance(told[0].error, MovedError)
@@ -105,9 +107,9 @@ def test_a_wrong_new_address_is_named_and_the_task_stays(
 
 
 @clause("BUS-MOVE-9")
-def test_follow_moves_is_true_or_false() -> None:
-    with pytest.raises(TypeError, match="follow_moves"):
-        BusConfig(follow_moves=1)  # type: ignore[arg-type]
+def test_follow_moved_tasks_is_true_or_false() -> None:
+    with pytest.raises(TypeError, match="follow_moved_tasks"):
+        BusConfig(follow_moved_tasks=1)  # type: ignore[arg-type]
 
 
 @clause("BUS-MOVE-9")

@@ -151,7 +151,7 @@ _KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
     "config",
     [
         BusConfig(
-            exports_per_process=_FEW,
+            public_tasks_per_process=_FEW,
             relays_per_process=_FEW,
             subscriptions_per_process=_FEW,
         )

@@ -120,7 +120,7 @@ def test_long_answers_do_so_as_well(near: Bus, far: Far) -> None:
 @clause("MC-8")
 def test_one_long_payload_for_hundreds_of_tasks_reaches_them_all(near: Bus) -> None:
     """Their messages share one buffer."""
-    settings = {"arena_bytes": 1024 * MIB, "arena_share": 1.0}
+    settings = {"arena_bytes": 1024 * MIB, "arena_share_per_recipient": 1.0}
     held: list[memoryview] = []
     tasks = [f"near.{number}" for number in range(300)]
     thread = near.thread()
@@ -230,7 +230,7 @@ def test_what_a_task_holds_outlives_the_process_that_sent_it(near: Bus) -> None:
 def test_a_process_that_cannot_map_memory_gets_every_message(
     near: Bus, without: str
 ) -> None:
-    settings = {"arena": False} if without == "arena" else {}
+    settings = {"shared_memory": False} if without == "arena" else {}
     with Far("far", settings=settings) as far:
         far.started()
         far(TELLS)
@@ -252,7 +252,7 @@ def test_a_process_that_cannot_map_memory_gets_every_message(
 
 @clause("MC-38")
 def test_a_process_without_an_arena_sends_as_ever(near: Bus) -> None:
-    with Far("plain", settings={"arena": False}) as plain:
+    with Far("plain", settings={"shared_memory": False}) as plain:
         plain.started()
         near.register(
             "kind",

@@ -111,7 +111,7 @@ def test_a_loan_lasts_as_long_as_a_view_of_it_and_its_leases() -> None:
 @clause("MC-41", "MC-29")
 def test_a_recipient_that_cannot_read_the_arena_gets_the_bytes_by_the_link() -> None:
     owner = Owner()
-    owner.link(1, Recipient(arena=False))
+    owner.link(1, Recipient(shared_memory=False))
     view = lent(owner, b"a" * SIZE)
 
     for _ in range(2):
@@ -332,7 +332,7 @@ def test_a_loan_is_not_sent_by_a_forked_child(near: Bus) -> None:
 @clause("MC-41")
 @pytest.mark.parametrize("alone", [True, False])
 def test_without_an_arena_a_loan_is_ordinary_memory(alone: bool) -> None:
-    config = PATIENT if alone else BusConfig(arena=False)
+    config = PATIENT if alone else BusConfig(shared_memory=False)
     with memory_bus(config=config) if alone else socket_bus("p", config=config) as bus:
         task = bus.register("echo", on_command=lambda m: m.payload)
         for size in (1, SIZE, MIB):

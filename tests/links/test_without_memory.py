@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bus.payload import Payload
 
 LONG = bytes(1 << 18)
-OVER_LINK = BusConfig(arena=False)
+OVER_LINK = BusConfig(shared_memory=False)
 # The code that recovers: it would need a second error.
 SPARED: Final = ("bus.threads.internal_errors", "bus.links.peer_log")
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from bus.multicast.arena import Arena
-    from bus.multicast.loan import Loan
+    from bus.multicast.arena_loan import ArenaLoan
     from bus.multicast.placement import Placement
 
 __all__ = ["publish", "publish_loan"]
@@ -22,7 +22,7 @@ def publish(arena: Arena, content: Buffer, to: Iterable[int]) -> list[Placement]
 
 
 def publish_loan(
-    arena: Arena, loan: Loan, to: Iterable[int], length: int | None = None
+    arena: Arena, loan: ArenaLoan, to: Iterable[int], length: int | None = None
 ) -> list[Placement]:
     """Share a loan, and take it back; return the placements as `publish` does.
 

@@ -27,7 +27,7 @@ from tests.multicast.support import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.multicast.loan import Loan
+    from bus.multicast.arena_loan import ArenaLoan
     from bus.multicast.placement import Placement
     from tests.multicast.arena_reader import HeldMessage
 
@@ -47,7 +47,7 @@ class ArenaMachine(RuleBasedStateMachine):
         self.lost: list[Reader] = []
         self.leases: set[tuple[int, int]] = set()
         self.closed: set[int] = set()
-        self.loans: list[tuple[Loan, bytes]] = []
+        self.loans: list[tuple[ArenaLoan, bytes]] = []
         self.salt = 0
         self.strays = 0
 

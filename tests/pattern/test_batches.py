@@ -50,7 +50,7 @@ class _Carrier:
     def report(self) -> None:
         pass
 
-    refresh = resume = close = report
+    ask = refresh = resume = close = report
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from bus.pattern import BusSocket, DropReason, SocketConfig
+from bus.pattern import BusSocket, DropReason, SocketConfig, stream_connection
 from bus.pattern.stream_connection import StreamConnection
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
@@ -77,6 +77,20 @@ def test_drain_waits_for_the_accounts_of_native_peers(tmp_path: Path) -> None:
             finally:
                 right._node.lock.acquire()
         assert right.receive_nowait() == b"x"
+
+
+@clause("BP-4")
+def test_drain_asks_native_peers_for_their_accounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_connection, "_REPORT_S", 1e6)
+    with BusSocket() as left, BusSocket() as right:
+        right.dial(left.listen(f"ipc://{tmp_path}/s").url)
+        assert left.wait_for_peers(1, LIMIT_S)
+        for body in (b"1", b"2"):
+            left.send(body)
+            assert left.drain(LIMIT_S)
+            assert right.receive_nowait() == body
 
 
 def test_a_message_that_another_thread_writes_ends_a_drain() -> None:

@@ -12,7 +12,7 @@ from bus.errors import WireError
 from bus.pattern import native
 from bus.pattern.framing import NativeFraming, Pair1Framing, PlainFraming
 from bus.pattern.message_run import MessageRun
-from bus.pattern.native import Hello, Sent
+from bus.pattern.native import Hello, SenderAccount
 from bus.pattern.wire import frame_head
 from specs.clauses import clause
 
@@ -114,12 +114,12 @@ def test_native_messages_and_accounts_are_distinguished() -> None:
     run = MessageRun(1, 2, [b"\3 like an account", b"\2"])
     framing = NativeFraming()
     frames = [
-        native.encode(Sent(4, 0)),
+        native.encode(SenderAccount(4, 0)),
         *frames_of(framing, run, is_ipc=False),
         native.encode(Hello(8)),
     ]
 
-    assert framing.read(frames, 99) == ([run.part(0)], [Sent(4, 0), Hello(8)])
+    assert framing.read(frames, 99) == ([run.part(0)], [SenderAccount(4, 0), Hello(8)])
 
 
 @clause("BP-4", "BP-16")

@@ -43,7 +43,7 @@ def test_a_node_gets_the_datagrams_of_all_others_and_not_its_own(
     """All have the same address: only the node ids differ."""
     nodes = [stack.enter_context(BusSocket()) for _ in range(3)]
     for node in nodes:
-        node.join(url, source=HERE)
+        node.join_group(url, source=HERE)
     for number, node in enumerate(nodes):
         node.send(b"%d" % number)
         for other in nodes:
@@ -76,7 +76,7 @@ def test_a_group_of_one_link_is_joined_at_the_interface_that_is_named(
     url = f"udp-mcast://[{group}]:{_net.unused_port(HERE, datagrams=True)}"
     nodes = [stack.enter_context(BusSocket()) for _ in range(2)]
     for node in nodes:
-        node.join(url, source=source)
+        node.join_group(url, source=source)
 
     nodes[0].send(b"on this link")
 
@@ -97,7 +97,7 @@ def test_a_group_of_one_link_without_its_interface_is_one_clear_error(
         BusSocket() as node,
         pytest.raises(OSError, match=f"cannot join .*: {wanted}") as caught,
     ):
-        node.join(f"udp-mcast://{group}:4000")
+        node.join_group(f"udp-mcast://{group}:4000")
     assert caught.value.errno in {errno.EINVAL, errno.ENODEV}
 
 
@@ -106,8 +106,8 @@ def test_a_message_above_one_datagram_is_dropped_and_counted(
     url: str, stack: ExitStack
 ) -> None:
     first, second = (stack.enter_context(BusSocket()) for _ in range(2))
-    group = first.join(url, source=HERE)
-    second.join(url, source=HERE)
+    group = first.join_group(url, source=HERE)
+    second.join_group(url, source=HERE)
     most = group.message_bytes_max
     assert 1400 < most < 1472
     first.send(bytes(most + 1))
@@ -125,7 +125,7 @@ def test_datagrams_for_which_the_system_has_no_room_are_counted(
     first = stack.enter_context(BusSocket())
     second = stack.enter_context(BusSocket(on_drop=drops.append))
     for node in (first, second):
-        node.join(url, source=HERE)
+        node.join_group(url, source=HERE)
     sent = 2000
     with second._node.lock:  # its driver can hand over no datagram meanwhile
         for _ in range(sent):
@@ -148,7 +148,7 @@ def test_a_group_and_a_connection_to_the_same_node_deliver_once(
 ) -> None:
     first, second = (stack.enter_context(BusSocket()) for _ in range(2))
     for node in (first, second):
-        node.join(url, source=HERE)
+        node.join_group(url, source=HERE)
     second.dial(first.listen(fresh_url("ipc", tmp_path)).url)
     for node in (first, second):
         assert node.wait_for_peers(2, LIMIT_S)
@@ -168,8 +168,8 @@ def test_a_device_joins_a_group_and_a_connection(
 ) -> None:
     member, leaf = (stack.enter_context(BusSocket()) for _ in range(2))
     sides = [stack.enter_context(RawBusSocket()) for _ in range(2)]
-    member.join(url, source=HERE)
-    sides[0].join(url, source=HERE)
+    member.join_group(url, source=HERE)
+    sides[0].join_group(url, source=HERE)
     leaf.dial(sides[1].listen(fresh_url("ipc", tmp_path)).url)
     assert leaf.wait_for_peers(1, LIMIT_S)
     stack.enter_context(device(*sides))
@@ -189,7 +189,7 @@ def test_datagrams_of_strangers_are_ignored(
 ) -> None:
     first, second = (stack.enter_context(BusSocket()) for _ in range(2))
     for node in (first, second):
-        node.join(url, source=HERE)
+        node.join_group(url, source=HERE)
     _, _, place = url.partition("://")
     host, _, port = place.partition(":")
     stranger = _net.join_group(host, int(port), HERE)
@@ -207,7 +207,7 @@ def test_an_interrupted_join_leaves_a_socket_without_the_group(url: str) -> None
     def case(struck: Blow) -> None:
         with BusSocket() as node:
             joined: list[Group] = []
-            struck(lambda: joined.append(node.join(url, source=HERE)))
+            struck(lambda: joined.append(node.join_group(url, source=HERE)))
             for pipe in node._node.pipes:  # only the caller was interrupted
                 carrier: Any = pipe.carrier
                 is_idle = threading.Event()
@@ -223,24 +223,24 @@ def test_an_interrupted_join_leaves_a_socket_without_the_group(url: str) -> None
 
 def test_a_closed_group_is_no_peer(url: str, stack: ExitStack) -> None:
     node = stack.enter_context(BusSocket())
-    group = node.join(url, source=HERE)
+    group = node.join_group(url, source=HERE)
     assert node.wait_for_peers(1, 0)
     group.close()
     group.close()
     assert not node.stats.peers
     for wrong in ("tcp://127.0.0.1:1", "ipc:///x"):
         with pytest.raises(ValueError, match="it is no udp-mcast address"):
-            node.join(wrong)
+            node.join_group(wrong)
     for act in (node.listen, node.dial):
-        with pytest.raises(ValueError, match="call join"):
+        with pytest.raises(ValueError, match="call join_group"):
             act(url)
     with pytest.raises(ValueError, match=r"^cannot dial udp-mcast://"):
         node.dial(url)
     with pytest.raises(TypeError, match="source must be a str, got NoneType"):
-        node.join(url, source=None)  # type: ignore[arg-type]
+        node.join_group(url, source=None)  # type: ignore[arg-type]
     node.close()
     with pytest.raises(BrokerClosedError, match="cannot join a group"):
-        node.join(url, source=HERE)
+        node.join_group(url, source=HERE)
 
 
 def test_a_group_that_the_system_refuses_is_named(
@@ -248,14 +248,14 @@ def test_a_group_that_the_system_refuses_is_named(
 ) -> None:
     node = stack.enter_context(BusSocket())
     with pytest.raises(OSError, match=f"cannot join {url} by 192.0.2.1: .*assign"):
-        node.join(url, source="192.0.2.1")  # an address of no host (RFC 5737)
+        node.join_group(url, source="192.0.2.1")  # an address of no host (RFC 5737)
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(_net, "join_group", refuse)
     with pytest.raises(OSError, match=f"cannot join {url}: Invalid") as caught:
-        node.join(url)
+        node.join_group(url)
     assert caught.value.errno == errno.EINVAL
 
 
@@ -272,13 +272,13 @@ def test_a_join_that_fails_reports_drops_without_the_lock(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     node = stack.enter_context(BusSocket(on_drop=note))
-    node.join(url, source=HERE).close()  # the driver runs
+    node.join_group(url, source=HERE).close()  # the driver runs
     # As if another thread had counted a drop, and not reported it yet.
     with node._node.lock:
         node._node.ledger.add_locked(None, DropReason.NO_PEER)
     monkeypatch.setattr(Driver, "register", refuse)
     with pytest.raises(OSError, match="No space left"):
-        node.join(url, source=HERE)
+        node.join_group(url, source=HERE)
     assert held == [False]
     assert not node.stats.peers
 
@@ -297,6 +297,6 @@ def test_a_group_that_is_joined_while_its_socket_closes_is_closed(
         return pipe
 
     monkeypatch.setattr(Node, "add_pipe", closed_meanwhile)
-    node.join("udp-mcast://239.255.1.1:9999", source="127.0.0.1")
+    node.join_group("udp-mcast://239.255.1.1:9999", source="127.0.0.1")
     until(lambda: not node._node.peers, "the group is closed")
     assert node.stats.peers == ()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bus.errors import WireError
 from bus.pattern import native
 from bus.pattern.message_run import MessageRun
-from bus.pattern.native import Hello, Sent, Taken
+from bus.pattern.native import Hello, ReceiverAccount, SenderAccount
 from specs.clauses import clause
 
 NUMBERS = st.integers(0, 2**64 - 1)
@@ -22,9 +22,9 @@ COUNT_MAX = 1 << 16
 
 GOLDEN: list[tuple[native.Control, str]] = [
     (Hello(0x0102030405060708), "02 01 02 03 04 05 06 07 08"),
-    (Sent(3, 1), "03 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 01"),
+    (SenderAccount(3, 1), "03 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 01"),
     (
-        Taken(9, 8, 1, 0xFFFF),
+        ReceiverAccount(9, 8, 1, 0xFFFF),
         "04 00 00 00 00 00 00 00 09 00 00 00 00 00 00 00 08"
         "00 00 00 00 00 00 00 01 00 00 00 00 00 00 FF FF",
     ),
@@ -92,8 +92,8 @@ def test_messages_are_read_as_they_were_sent(
 @given(
     st.one_of(
         st.builds(Hello, FROM_1),
-        st.builds(Sent, NUMBERS, NUMBERS),
-        st.builds(Taken, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+        st.builds(SenderAccount, NUMBERS, NUMBERS),
+        st.builds(ReceiverAccount, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
     )
 )
 @clause("BP-16")

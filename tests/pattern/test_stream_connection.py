@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.pattern import BusSocket, Drop, SocketConfig
+from bus.pattern import BusSocket, Drop, SocketConfig, native
+from bus.pattern.message_run import MessageRun
 from queuebroker import _net, _sync
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, fresh_url
@@ -50,12 +51,65 @@ def test_accounts_do_not_pile_up_for_a_peer_that_does_not_read(tmp_path: Path) -
         node.listen(url)
         with dial_native(node, url):
             carrier: Any = node._node.pipes.active[0].carrier
-            while not carrier._writer.queue.blocked:
+            while not (carrier.queue.blocked and node.stats.dropped):
                 node.send(bytes(1 << 15))
             before = len(carrier._writer.queue._frames)
             for _ in range(100):
+                node.send(bytes(1 << 15))  # dropped: the account changes
                 carrier._report()
             assert len(carrier._writer.queue._frames) - before <= 2
+
+
+@clause("BP-4")
+def test_accounts_leave_at_most_ten_times_a_second(tmp_path: Path) -> None:
+    url = fresh_url("ipc", tmp_path)
+    with BusSocket() as node:
+        node.listen(url)
+        with dial_native(node, url):
+            [pipe] = node._node.pipes.active
+            carrier: Any = pipe.carrier
+            moments: list[float] = []
+
+            class Timers:
+                def at(self, moment: float, _: object) -> None:
+                    moments.append(moment)
+
+            driver, carrier._driver = carrier._driver, Timers()
+            for count in (1, 2):
+                before = _sync.monotonic()
+                for _ in range(3):
+                    with node._node.lock:
+                        pipe.report_soon_locked()
+                assert len(moments) == count
+                assert moments[-1] >= before + 0.1
+                carrier._on_report_due()
+            carrier._driver = driver
+
+
+@clause("BP-4")
+def test_the_accounts_that_have_changed_leave_in_one_write(tmp_path: Path) -> None:
+    url = fresh_url("ipc", tmp_path)
+    with BusSocket() as node:
+        node.listen(url)
+        with dial_native(node, url) as peer:
+            assert len(peer.read(8)) == 8
+            carrier: Any = node._node.pipes.active[0].carrier
+            with carrier.queue._flush:  # as a thread that is about to write
+                carrier._report()
+                assert len(carrier.queue._frames) == 1
+            carrier.queue.flush()
+            carrier._report()  # nothing has changed
+            node.send(b"x")
+            carrier._report()
+            frames = [
+                native.encode(native.Hello(node._node.id)),
+                native.encode(native.SenderAccount(0, 0)),
+                native.encode(native.ReceiverAccount(0, 0, 0, 0)),
+                native.head(MessageRun(node._node.id, 1, [b"x"])) + b"x",
+                native.encode(native.SenderAccount(1, 0)),
+            ]
+            wanted = b"".join(frame(each, is_ipc=True) for each in frames)
+            assert peer.read(len(wanted)) == wanted
 
 
 @clause("BP-6")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.results import first_violations
 from bus.pipeline.run import run_pipeline
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Case", "Judged", "judge"]
 
 _CHANNELS: Final = 1000  # for one history, and as many registrations
-_BASE: Final = (Entry(Kind.SEND, channel=1).flow >> 1) - 1
+_BASE: Final = (Entry(RecordKind.SEND, channel=1).flow >> 1) - 1
 
 
 @attrs.frozen
@@ -87,7 +87,7 @@ class Batch:
             channel = channels[entry.channel] if entry.channel else 0
             journal = entry.journal + first
             # A death refers to the process of a journal.
-            port = entry.port + first * (entry.kind is Kind.LINK_DOWN)
+            port = entry.port + first * (entry.kind is RecordKind.LINK_DOWN)
             copy = attrs.evolve(entry, channel=channel, journal=journal, port=port)
             if entry.destination:
                 copy.origin = channels[entry.origin]

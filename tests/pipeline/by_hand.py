@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow import Table, parquet  # type: ignore[import-untyped] # it ships no types
 
-from bus.journal.format import Kind, kind_name
+from bus.journal.format import RecordKind, kind_name
 from bus.journal.rules import RULES
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.schemas import EVENTS, ddl
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 _WALL_US: Final = 10**15
 
 
-def event(kind: Kind, *, channel: int = 1, side: int = 0, **columns: Any) -> Row:
+def event(kind: RecordKind, *, channel: int = 1, side: int = 0, **columns: Any) -> Row:
     """Return one row of `events`: journal 1, and a microsecond for each record."""
     n = columns.get("n", 0)
     row: Row = dict.fromkeys(column.name for column in EVENTS)

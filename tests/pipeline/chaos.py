@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from bus.events import BusReason
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from queuebroker.observer import Reason
 from tests.journal.deaths import death
 from tests.journal.histories import Entry, History
@@ -24,15 +24,15 @@ __all__ = ["chaos"]
 _NAMES: Final = ("", "a", "b", "c")
 # Messages often, other records rarely; also the end of a journal amid its records.
 _KINDS: Final = (
-    *[Kind.SEND] * 12,
-    *[Kind.RECEIVE] * 12,
-    *[Kind.DROP] * 3,
-    *[Kind.CLOSE_LOCAL] * 2,
-    *[kind for kind in Kind if kind is not Kind.OPEN],
-    *[kind for kind in Kind if kind >= Kind.REGISTER],
+    *[RecordKind.SEND] * 12,
+    *[RecordKind.RECEIVE] * 12,
+    *[RecordKind.DROP] * 3,
+    *[RecordKind.CLOSE_LOCAL] * 2,
+    *[kind for kind in RecordKind if kind is not RecordKind.OPEN],
+    *[kind for kind in RecordKind if kind >= RecordKind.REGISTER],
 )
-_ENDS: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
-_BEGINS: Final = (Kind.ACCEPT_BEGIN, Kind.CONNECT_BEGIN)
+_ENDS: Final = (RecordKind.ACCEPT_END, RecordKind.CONNECT_END)
+_BEGINS: Final = (RecordKind.ACCEPT_BEGIN, RecordKind.CONNECT_BEGIN)
 
 
 def chaos(seed: int, *, journals: int = 1, records: int = 60) -> History:
@@ -59,8 +59,8 @@ def chaos(seed: int, *, journals: int = 1, records: int = 60) -> History:
     return History(entries, journals)
 
 
-def _entry(rng: Random, kind: Kind, channel: int, journals: int) -> Entry:
-    if kind >= Kind.REGISTER:
+def _entry(rng: Random, kind: RecordKind, channel: int, journals: int) -> Entry:
+    if kind >= RecordKind.REGISTER:
         return _entry_of_bus(rng, kind, journals)
     meets = kind in _ENDS + _BEGINS
     return Entry(
@@ -77,7 +77,7 @@ def _entry(rng: Random, kind: Kind, channel: int, journals: int) -> Entry:
     )
 
 
-def _entry_of_bus(rng: Random, kind: Kind, journals: int) -> Entry:
+def _entry_of_bus(rng: Random, kind: RecordKind, journals: int) -> Entry:
     return Entry(
         kind,
         size=rng.randrange(3),

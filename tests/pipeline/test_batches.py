@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.journal.format import COUNT_MAX, FIELDS, Kind, kind_name
+from bus.journal.format import COUNT_MAX, FIELDS, RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
 from bus.pipeline import batches
@@ -103,11 +103,13 @@ def test_a_clock_that_was_set_is_followed_from_its_anchor_on(tmp_path: Path) -> 
     with Journal(tmp_path) as journal:
         tell(journal, seq=1)
         # As the housekeeper does when the wall clock is back at 1970.
-        journal.emit(Kind.CLOCK, origin=5_000_000)
+        journal.emit(RecordKind.CLOCK, origin=5_000_000)
         tell(journal, seq=2)
 
     before, clock, after = (
-        row for row in read(tmp_path) if row["code"] in (Kind.SEND, Kind.CLOCK)
+        row
+        for row in read(tmp_path)
+        if row["code"] in (RecordKind.SEND, RecordKind.CLOCK)
     )
 
     assert before["wall_us"] > 10**15

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from bus.events import BusReason
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.pipeline import rules
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.results import read_rows
@@ -35,8 +35,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Out
     ]
     dropped = [
         sent(MESSAGES)[0],
-        gone(Kind.DISCARD, MESSAGES, BusReason.OLDEST),
-        gone(Kind.UNDELIVERED, MESSAGES, BusReason.OLDEST),
+        gone(RecordKind.DISCARD, MESSAGES, BusReason.OLDEST),
+        gone(RecordKind.UNDELIVERED, MESSAGES, BusReason.OLDEST),
     ]
     history = bus(*crossed, *dropped, *inside(1, 2, 3), *taken(2, 1, 3))
     store(history, folder / "journals", slots=1024)

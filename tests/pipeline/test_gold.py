@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.rules import Verdict
 from bus.journal.violation import Violation
 from bus.pipeline import gold
@@ -83,13 +83,13 @@ def test_a_distribution_rises_to_all(finished: OutFolder) -> None:
 
 def test_waits_count_only_calls_that_had_to_wait(spark: SparkSession) -> None:
     kinds = {
-        "send": Kind.SEND,
-        "receive": Kind.RECEIVE,
-        "accept": Kind.ACCEPT_END,
-        "connect": Kind.CONNECT_END,
+        "send": RecordKind.SEND,
+        "receive": RecordKind.RECEIVE,
+        "accept": RecordKind.ACCEPT_END,
+        "connect": RecordKind.CONNECT_END,
     }
     rows = [event(kind, wait_us=us) for kind in kinds.values() for us in range(101)]
-    rows += [event(Kind.RECV_END, wait_us=7), event(Kind.SEND, wait_us=0)]
+    rows += [event(RecordKind.RECV_END, wait_us=7), event(RecordKind.SEND, wait_us=0)]
 
     found = {row["what"]: row for row in gold.waits(events(spark, rows)).collect()}
 
@@ -169,13 +169,17 @@ def test_the_first_disconnect_of_each_of_a_few_channels_is_an_event(
     spark: SparkSession,
 ) -> None:
     rows = [
-        event(Kind.CLOSE_LOCAL, n=8, task="worker/2", peer="collector"),
-        event(Kind.CLOSE_LOCAL, n=9, side=1, task="collector", peer="worker/2"),
-        event(Kind.CLOSE_LOCAL, n=4, channel=2, task="worker/3", peer="collector"),
-        event(Kind.SEND, n=1, channel=3, seq=1, task="worker/4", peer="collector"),
+        event(RecordKind.CLOSE_LOCAL, n=8, task="worker/2", peer="collector"),
+        event(RecordKind.CLOSE_LOCAL, n=9, side=1, task="collector", peer="worker/2"),
+        event(
+            RecordKind.CLOSE_LOCAL, n=4, channel=2, task="worker/3", peer="collector"
+        ),
+        event(
+            RecordKind.SEND, n=1, channel=3, seq=1, task="worker/4", peer="collector"
+        ),
     ]
     many = [
-        event(Kind.CLOSE_LOCAL, n=n, channel=n, task="a", peer="b")
+        event(RecordKind.CLOSE_LOCAL, n=n, channel=n, task="a", peer="b")
         for n in range(1, gold.CLOSES_MAX + 2)
     ]
 
@@ -192,9 +196,9 @@ def test_the_first_disconnect_of_each_of_a_few_channels_is_an_event(
 def test_a_scene_holds_the_events_around_a_violation(spark: SparkSession) -> None:
     rows = []
     for seq in range(1, 21):
-        rows += [event(Kind.SEND, seq=seq), event(Kind.RECEIVE, seq=seq)]
-        rows += [event(Kind.SEND, side=1, seq=seq)]
-    rows.append(event(Kind.RECEIVE, seq=20))
+        rows += [event(RecordKind.SEND, seq=seq), event(RecordKind.RECEIVE, seq=seq)]
+        rows += [event(RecordKind.SEND, side=1, seq=seq)]
+    rows.append(event(RecordKind.RECEIVE, seq=20))
     numbered = [row | {"n": n, "mono": n} for n, row in enumerate(rows)]
     duplicate = Violation("Q3", Verdict.FAIL, "", "", flow=2, seq=20, n=60, other_n=58)
     other = Violation("Q2", Verdict.FAIL, "", "", flow=3, seq=2, n=0, other_n=None)
@@ -215,7 +219,7 @@ def test_a_scene_holds_the_events_around_a_violation(spark: SparkSession) -> Non
 
 
 def test_a_scene_is_not_longer_than_can_be_drawn(spark: SparkSession) -> None:
-    rows = [event(Kind.RECEIVE, seq=1, n=n) for n in range(100)]
+    rows = [event(RecordKind.RECEIVE, seq=1, n=n) for n in range(100)]
     violation = Violation("Q3", Verdict.FAIL, "", "", flow=2, seq=1, n=1, other_n=0)
 
     found = gold.scenes(events(spark, rows), [violation])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.events import BusReason
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.report import render
 from bus.pipeline.results import read_rows
@@ -46,7 +46,7 @@ def test_messages_belong_to_the_machines_of_both_tasks(
     messages = bus(
         *(step for mid in (1, 2, 3) for step in (*sent(mid), *arrives(mid))),
         sent(4)[0],
-        gone(Kind.UNDELIVERED, 4, BusReason.OLDEST),
+        gone(RecordKind.UNDELIVERED, 4, BusReason.OLDEST),
         *inside(1, 2),
         *taken(1, 2),
     )
@@ -74,16 +74,16 @@ def test_messages_belong_to_the_machines_of_both_tasks(
 def _of_side(history: History, side: int) -> list[int]:
     """Return the amounts of what one side of a queue receives, from its entries."""
 
-    def those(kind: Kind) -> list[Entry]:
+    def those(kind: RecordKind) -> list[Entry]:
         return [
             each
             for each in history.entries
             if each.kind is kind and each.seq and each.flow & 1 == side
         ]
 
-    sends, dropped = those(Kind.SEND), those(Kind.DROP)
+    sends, dropped = those(RecordKind.SEND), those(RecordKind.DROP)
     sizes = sum(each.size for each in sends)
-    return [len(sends), len(those(Kind.RECEIVE)), len(dropped), sizes]
+    return [len(sends), len(those(RecordKind.RECEIVE)), len(dropped), sizes]
 
 
 @pytest.mark.spark

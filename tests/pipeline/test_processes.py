@@ -8,7 +8,7 @@ import pytest
 
 from bus.events import BusReason
 from bus.journal.checker import check
-from bus.journal.format import Flag, Kind
+from bus.journal.format import Flag, RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.wording import reason_name
 from bus.pipeline import gold
@@ -29,28 +29,28 @@ pytestmark = [pytest.mark.spark, pytest.mark.deep]
 NAMES: Final = ("top", "near", "far")
 TOP, NEAR, FAR = range(3)
 SENSOR: Final = task(TOP, 2)
-NOTE: Final = int(Flag.MULTICAST)
+NOTE: Final = int(Flag.NOTIFICATION)
 LATE: Final = 10**9
 
 
-def note(kind: Kind, mid: int, to: int, journal: int, hop: int = 0) -> Entry:
+def note(kind: RecordKind, mid: int, to: int, journal: int, hop: int = 0) -> Entry:
     return step(kind, SENSOR, mid, to, journal=journal, hop=hop, flags=NOTE)
 
 
 def leaves(mid: int, there: int) -> list[Entry]:
     """The sensor's notification is put on the link to a process."""
     return [
-        note(Kind.NOTIFY, mid, process(there), TOP),
-        note(Kind.RELAY_OUT, mid, process(there), TOP, 1),
+        note(RecordKind.NOTIFY, mid, process(there), TOP),
+        note(RecordKind.RELAY_OUT, mid, process(there), TOP, 1),
     ]
 
 
 def arrives(mid: int, there: int) -> list[Entry]:
     """The process hands it to its subscriber, a second later."""
-    kinds = (Kind.NOTIFY, Kind.EXTRACT, Kind.DELIVER)
+    kinds = (RecordKind.NOTIFY, RecordKind.EXTRACT, RecordKind.DELIVER)
     steps = [
-        note(Kind.RELAY_IN, mid, process(there), there, 1),
-        note(Kind.DELIVER, mid, process(there), there, 1),
+        note(RecordKind.RELAY_IN, mid, process(there), there, 1),
+        note(RecordKind.DELIVER, mid, process(there), there, 1),
         *(note(kind, mid, task(there), there, 1) for kind in kinds),
     ]
     for each in steps:
@@ -61,7 +61,13 @@ def arrives(mid: int, there: int) -> list[Entry]:
 def recorded() -> History:
     """Return a bus on which `NEAR` gets a notification twice, and `FAR` dies."""
     registers = [
-        Entry(Kind.REGISTER, task=name, journal=home, origin=number, destination=number)
+        Entry(
+            RecordKind.REGISTER,
+            task=name,
+            journal=home,
+            origin=number,
+            destination=number,
+        )
         for home, of_process in enumerate(NAMES)
         for number, name in (
             (process(home), ""),
@@ -69,12 +75,17 @@ def recorded() -> History:
             (task(home, 1), f"_bus/{of_process}"),
         )
     ]
-    sensor = Entry(Kind.REGISTER, task="sensor", origin=SENSOR, destination=SENSOR)
-    lost = note(Kind.IN_DOUBT, 3, process(FAR), TOP, 1)
+    sensor = Entry(
+        RecordKind.REGISTER, task="sensor", origin=SENSOR, destination=SENSOR
+    )
+    lost = note(RecordKind.IN_DOUBT, 3, process(FAR), TOP, 1)
     lost.reason = BusReason.PROCESS_LOST
-    here = [note(kind, 1, task(TOP), TOP) for kind in (Kind.NOTIFY, Kind.DELIVER)]
+    here = [
+        note(kind, 1, task(TOP), TOP)
+        for kind in (RecordKind.NOTIFY, RecordKind.DELIVER)
+    ]
     there = [*leaves(2, NEAR), *leaves(2, FAR), *arrives(2, NEAR), *arrives(2, FAR)]
-    again = note(Kind.DELIVER, 2, task(NEAR), NEAR, 1)
+    again = note(RecordKind.DELIVER, 2, task(NEAR), NEAR, 1)
     again.late = LATE
     deaths = [death(FAR, TOP, late=5 * LATE), death(FAR, NEAR, late=4 * LATE)]
     entries = [*registers, sensor, *here, *there, again, *leaves(3, FAR), lost, *deaths]
@@ -118,8 +129,10 @@ def test_a_notification_is_sent_to_each_subscriber_once(finished: OutFolder) -> 
 def test_its_time_is_from_the_notifier_to_the_subscriber(finished: OutFolder) -> None:
     """Was reported from its arrival in the process of the subscriber."""
     history = recorded()
-    (sent,) = (e for e in history.of_kind(Kind.NOTIFY, process(FAR)) if e.port == 2)
-    (delivered,) = history.of_kind(Kind.DELIVER, task(FAR))
+    (sent,) = (
+        e for e in history.of_kind(RecordKind.NOTIFY, process(FAR)) if e.port == 2
+    )
+    (delivered,) = history.of_kind(RecordKind.DELIVER, task(FAR))
     took_ns = LATE + 1000 * (delivered.n - sent.n)
 
     transfers = list(read_rows(finished, "transfers"))
@@ -186,7 +199,14 @@ def test_a_death_is_distinguished_from_later_ones_and_from_lost_links(
         (3, 7, died),
     ]
     rows = [
-        event(Kind.LINK_DOWN, journal=journal, n=n, port=pid, task="a", reason=reason)
+        event(
+            RecordKind.LINK_DOWN,
+            journal=journal,
+            n=n,
+            port=pid,
+            task="a",
+            reason=reason,
+        )
         for n, (journal, pid, reason) in enumerate(reports)
     ]
     journals = spark.createDataFrame(list(boots.items()), "journal BIGINT, boot STRING")

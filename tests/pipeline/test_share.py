@@ -8,7 +8,7 @@ import pytest
 
 from bus.errors import JournalError
 from bus.journal import stored_segment
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.journal.reader import StoredJournal
 from bus.journal.writer import Journal
 from bus.pipeline import share as module
@@ -181,5 +181,5 @@ def test_facts_written_while_a_segment_is_read_are_known(
     (share, *_) = Share.list_all(tmp_path / "other")
     (fact,) = share.facts().to_pylist()
 
-    assert [row["task"] for row in rows if row["code"] == Kind.SEND] == ["new"]
+    assert [row["task"] for row in rows if row["code"] == RecordKind.SEND] == ["new"]
     assert fact["late"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.journal.format import Kind
+from bus.journal.format import RecordKind
 from bus.pipeline import silver
 from bus.pipeline.results import read_rows
 from bus.pipeline.schemas import SEGMENTS, ddl
@@ -116,22 +116,24 @@ def test_a_run_that_ended_in_order_is_conclusive(finished: OutFolder) -> None:
 @pytest.mark.parametrize(
     ("kinds", "outcome"),
     [
-        ([Kind.SEND, Kind.RECEIVE], "received"),
-        ([Kind.SEND, Kind.DROP], "dropped"),
-        ([Kind.SEND], "not received"),
-        ([Kind.RECEIVE], "received"),
+        ([RecordKind.SEND, RecordKind.RECEIVE], "received"),
+        ([RecordKind.SEND, RecordKind.DROP], "dropped"),
+        ([RecordKind.SEND], "not received"),
+        ([RecordKind.RECEIVE], "received"),
     ],
 )
 def test_a_message_has_the_outcome_of_its_records(
-    spark: SparkSession, kinds: list[Kind], outcome: str
+    spark: SparkSession, kinds: list[RecordKind], outcome: str
 ) -> None:
     rows = by_hand(spark, *(event(kind, seq=1, size=4) for kind in kinds))
 
     row = one(silver.messages(rows, journals(spark, rows)))
 
     assert row["outcome"] == outcome
-    assert row["sends"] == kinds.count(Kind.SEND)
-    assert row["latency_ns"] == (1000 if kinds == [Kind.SEND, Kind.RECEIVE] else None)
+    assert row["sends"] == kinds.count(RecordKind.SEND)
+    assert row["latency_ns"] == (
+        1000 if kinds == [RecordKind.SEND, RecordKind.RECEIVE] else None
+    )
 
 
 @pytest.mark.parametrize(("boot", "latency_ns"), [("one", 1000), ("two", None)])
@@ -139,7 +141,9 @@ def test_only_clocks_that_tick_together_are_subtracted(
     spark: SparkSession, boot: str, latency_ns: int | None
 ) -> None:
     rows = by_hand(
-        spark, event(Kind.SEND, seq=1), event(Kind.RECEIVE, seq=1, journal=2)
+        spark,
+        event(RecordKind.SEND, seq=1),
+        event(RecordKind.RECEIVE, seq=1, journal=2),
     )
     both = journals(spark, rows, segment(1), segment(2, boot=boot))
 
@@ -153,10 +157,10 @@ def test_a_record_of_no_message_makes_no_row(spark: SparkSession) -> None:
     """A drop that was never accepted has no number; nor have bytes, nor a stray."""
     rows = by_hand(
         spark,
-        event(Kind.DROP, seq=0),
-        event(Kind.WRITE, seq=4),
-        event(Kind.SEND, channel=0, seq=1),
-        event(Kind.CLOSE_LOCAL, seq=1),
+        event(RecordKind.DROP, seq=0),
+        event(RecordKind.WRITE, seq=4),
+        event(RecordKind.SEND, channel=0, seq=1),
+        event(RecordKind.CLOSE_LOCAL, seq=1),
     )
 
     assert silver.messages(rows, journals(spark, rows)).count() == 0
@@ -165,7 +169,7 @@ def test_a_record_of_no_message_makes_no_row(spark: SparkSession) -> None:
 def test_names_are_found_though_the_records_of_the_meeting_are_missing(
     spark: SparkSession,
 ) -> None:
-    rows = by_hand(spark, event(Kind.SEND, side=1, seq=1, task="a", peer="b"))
+    rows = by_hand(spark, event(RecordKind.SEND, side=1, seq=1, task="a", peer="b"))
 
     row = one(silver.sessions(silver.tally(rows), rows, journals(spark, rows)))
 
@@ -190,7 +194,7 @@ def test_names_are_found_though_the_records_of_the_meeting_are_missing(
 def test_a_journal_is_lossy_if_anything_of_it_is_missing(
     spark: SparkSession, gone: set[int], told: dict[str, Any], lossy: bool
 ) -> None:
-    kinds = [Kind.OPEN, Kind.SEND, Kind.CLOSE]
+    kinds = [RecordKind.OPEN, RecordKind.SEND, RecordKind.CLOSE]
     rows = events(
         spark, [event(kind, n=n) for n, kind in enumerate(kinds) if n not in gone]
     )

@@ -164,7 +164,7 @@ class Reader(Recipient):
         comm._relay_outbox.ident = _sync.get_ident()
         self.comm: Final = comm
         self.rounds: Final = comm._rounds
-        self.rounds.monitor = self  # type: ignore[assignment]
+        self.rounds.watcher = self
         memory = self.rounds.link_memory
         assert memory._lent is not None
         memory._lent._process_id = lambda _: os.getpid()  # type: ignore[misc]
@@ -172,15 +172,13 @@ class Reader(Recipient):
         self.lost: bool = False
         self.reports: Final[list[Release]] = []
 
-    def on_sent(self, link: int, frame: Frame) -> None:
-        """Note a report; stands in for the monitor of all frames."""
+    def on_frame(self, link: int, frame: Frame, *, out: bool) -> None:
+        """Note a report; as the watcher of all frames."""
+        assert out, f"{frame} was read"
         assert link == LINK
         assert not self.lost, f"{frame} is sent on a link that is lost"
         assert isinstance(frame, Release)
         self.reports.append(frame)
-
-    def on_received(self, link: int, frame: Frame) -> None:
-        raise AssertionError(frame)
 
     def sleep(self) -> None:
         """Sleep as the comm thread does before a round."""

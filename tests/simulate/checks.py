@@ -44,7 +44,7 @@ class Checks:
                 raise BrokenPromiseError("more is outstanding than the stream's window")
             for relay in peer.all_relays():
                 counters = relay.counters
-                if counters.posted != counters.ended + relay.present:
+                if counters.posted != counters.ended + relay.in_transit:
                     raise BrokenPromiseError(f"a relay of {process.name}: {counters}")
                 if relay.busy and relay not in peer.active:
                     raise BrokenPromiseError("a relay that holds a message is idle")
@@ -67,9 +67,9 @@ class Checks:
     @staticmethod
     def _balance(counters: RelayCounters, peers: Iterable[Peer]) -> None:
         """Check that each posted message is in a relay or has ended."""
-        present = sum(each.present for peer in peers for each in peer.all_relays())
-        if counters.posted != counters.ended + present:
-            raise BrokenPromiseError(f"{present} in relays, {counters} do not balance")
+        inside = sum(each.in_transit for peer in peers for each in peer.all_relays())
+        if counters.posted != counters.ended + inside:
+            raise BrokenPromiseError(f"{inside} in relays, {counters} do not balance")
 
     def answer(self, process: SimProcess, frame: AddRelay) -> None:
         """Check that only the host of a task answers a search for it (BUS-ROUTE-10)."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bus.core.local.actions import (
     Action,
-    Bind,
     Confirm,
     Dial,
     Evict,
@@ -22,6 +21,7 @@ from bus.core.local.actions import (
     Vacate,
 )
 from bus.core.local.inbound_run import InboundRun
+from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.core.wire import AddRelay, encode
 from bus.events import BusReason
 from bus.message import Incoming, Kind
@@ -94,7 +94,8 @@ class Performer:
             case Bind(_, entry, bound):
                 while bound:
                     process.send_bound(bound.popleft(), entry)
-                return process.manager.on_bound(action, world.now)
+                assert isinstance(process.manager.any_machine, AnyMachineNames)
+                return process.manager.any_machine.on_bound(action, world.now)
             case Open(entry, messages):
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):

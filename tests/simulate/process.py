@@ -17,6 +17,7 @@ from bus.config import BusConfig
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
+from bus.core.remote.any_machine import AnyMachineNames
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
 from bus.core.wire import Bodies, Identity, Role, decode
@@ -75,6 +76,7 @@ class SimProcess:
             resolve_timeout_s=5.0,
             incarnation=life,
         )
+        self.manager.any_machine = AnyMachineNames(self.manager)
         me = Identity(
             bus="bus1",
             machine=machine,

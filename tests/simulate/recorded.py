@@ -9,7 +9,7 @@ must have an outcome.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from bus.events import BusOperation, BusReason
 from bus.journal.bus_recorder import BusRecorder
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus.journal.finding import Finding
-    from bus.journal.writer import Journal
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 
@@ -42,7 +41,7 @@ class Recorded:
         """Return the recorder of a process that starts."""
         journal = _Journal(self._world, process, len(self._journals))
         self._journals.append(journal)
-        recorder = BusRecorder(cast("Journal", journal))
+        recorder = BusRecorder(journal.emit, journal.name)
         recorder.on_registered(process.life, "")
         return recorder
 
@@ -82,7 +81,7 @@ class Recorded:
         letters = counters.letters.values()
         done = {
             0: sum(each.taken_by is not None for each in letters),
-            int(Flag.MULTICAST): sum(counters.heard.values()),
+            int(Flag.NOTIFICATION): sum(counters.heard.values()),
             int(Flag.ANSWER): sum(each.answers for each in letters),
         }
         for sort, count in done.items():

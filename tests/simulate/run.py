@@ -31,8 +31,8 @@ _INTERRUPTED: Final = 0.05
 TIGHT: Final[dict[str, Any]] = {
     "searches_per_process": 2,
     "searches_in_all": 3,
-    "message_life_s": 0.5,
-    "ended_streams": 1,
+    "ended_stream_s": 0.5,
+    "ended_streams_max": 1,
 }
 REST_S: Final = 40.0  # more than all deadlines, one after another
 

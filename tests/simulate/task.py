@@ -28,7 +28,7 @@ __all__ = ["Asked", "SimTask"]
 class Asked:
     """A subscription or a watch of a task."""
 
-    entry: Entry
+    _entry: Entry
     specification: Specification
 
 

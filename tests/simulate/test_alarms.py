@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bus.core.peer.relay import Dismissal
+from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
@@ -37,6 +38,7 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
     yield Rank.REPEATED_SEARCHES, min(resolver.own.again.values(), default=None)
     moved = resolver.new_addresses.by_name.values()
     yield Rank.NEW_ADDRESSES, min((until for _, until in moved), default=None)
+    assert isinstance(resolver.anywhere, AnyMachineSearches)
     yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
     yield Rank.SEARCHES, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())
@@ -56,9 +58,9 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
     for relay in filter(_is_provisional, remote.relays._unconfirmed):
         expires_at = remote.relays._expires_at(relay)
         yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
-    dialler = remote.links.dialler
-    for at in dialler.redial_at.values():
-        yield Rank.DIALS, max(at, dialler._turn_at())
+    yield Rank.DIALS, remote.links.dialler.redial_at
+    for at in remote.machines.redial_at.values():
+        yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
     for peer in remote.keep_alive._linked():
         yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
     for tasks in (remote._remote_presence._own, remote._remote_presence._passed_on):

@@ -219,7 +219,7 @@ def test_commands_sent_to_a_lost_process_are_in_doubt() -> None:
 @clause("AMO-21")
 def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
     """Its streams are remembered only while its messages may be under way."""
-    stage = Stage(message_life_s=5.0)
+    stage = Stage(ended_stream_s=5.0)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
     stage.send(f, "d")

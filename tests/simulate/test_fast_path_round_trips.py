@@ -48,7 +48,7 @@ def test_each_message_acknowledges_the_one_before_it() -> None:
     for process in (talk.near, talk.far):
         for peer in process.remote.topology.peers.values():
             assert peer.counters.posted == peer.counters.ended + sum(
-                [each.present for each in peer.all_relays()]
+                [each.in_transit for each in peer.all_relays()]
             )
 
 
@@ -203,7 +203,7 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
 
     later = talk.asking.acks.next_check(now, ready=True)
     assert later is not None
-    assert now + limits.ack_delay_s < later <= now + 0.3
+    assert now + limits.ack_delay_s < later <= now + 0.6
     assert talk.asking.acks.in_exchange
     assert talk.asking.acks.next_check(now, ready=True) is None  # no exchange since
     assert not talk.asking.acks.in_exchange

@@ -55,7 +55,12 @@ def by_name(self: Relays, registration: object) -> None:
 
 FAULTS: list[tuple[str, type, str, Callable[..., Any]]] = [
     ("no_search_goes_in_a_circle", Requests, "forward", sent_back),
-    ("one_relay_for_a_registration", Peer, "stray", lambda _, __, new: new()),
+    (
+        "one_relay_for_a_registration",
+        Peer,
+        "number_of_departed",
+        lambda _, __, new: new(),
+    ),
     ("a_search_is_answered_once", Resolver, "on_answer", passed_twice),
     ("only_the_holder_answers", Resolver, "on_search", answered_by_relay),
     ("an_elimination_spares_the_newer", Relays, "on_eliminate", by_name),

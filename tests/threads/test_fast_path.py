@@ -350,7 +350,7 @@ def test_a_full_subscription_takes_no_notification_at_once(overflow: Overflow) -
     assert fast_receiver.slip(second) is FastDelivery.QUEUED
 
     assert fast_receiver.read == first.messages
-    assert (account.unread, account.dropped, account.turned_away) == (1, 0, 0)
+    assert (account.unread, account.dropped, account.refused) == (1, 0, 0)
     assert list(fast_receiver.station.exchange._todo) == [second]
 
 

@@ -5,6 +5,6 @@ machine_table         the machines that have announced themselves
 discovery             the announcements and the table of one master
 
 `bus.core.wire.announcement` defines the datagram,
-`bus.core.remote.discovered_machines` dials the discovered machines, and
+`bus.core.remote.machine_dialler` dials the discovered machines, and
 `bus.links.announcer` owns the sockets.
 """

@@ -8,6 +8,6 @@ trace                  one message, as a journal records it
 inbound_run            messages that arrived together from one task
 actions                the decisions, to be carried out by a driver
 remote_tasks           the public tasks of other processes, as watches report them
-remote                 the interface of the process manager to the other processes
+remote                 the interfaces of the process manager to what lies above it
 process_manager        the decisions
 """

@@ -5,7 +5,6 @@ The driver performs them in order, after it has released the exchange's lock.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, MutableSequence
 from typing import Any, TypeAlias
 
@@ -24,11 +23,11 @@ from bus.registration import Key
 __all__ = [
     "Action",
     "ActionQueue",
-    "Bind",
     "Confirm",
     "Dial",
     "Evict",
     "Fail",
+    "FeatureAction",
     "HangUp",
     "Open",
     "Post",
@@ -67,22 +66,8 @@ class Fail(Struct, frozen=True):
     error: BusError
 
 
-class Bind(Struct, eq=False):
-    """Send the messages that waited for a name of any machine to the task found.
-
-    The driver takes each message out before it sends it, so that an interrupt sends
-    none twice. Then it calls `ProcessManager.on_bound`, which may add messages, and
-    returns the action again.
-
-    name: the name, as `bus.address.name_anywhere` writes it.
-    entry: the task, or its relay.
-    sending: the message that is being sent, or was when an interrupt came.
-    """
-
-    name: str
-    entry: Entry
-    messages: deque[Incoming]
-    sending: Incoming | None = None
+class FeatureAction(Struct):
+    """An action that a feature defines; the driver calls its performer."""
 
 
 # Actions that occur only if there are other processes.
@@ -190,7 +175,7 @@ Action = (
     Open
     | Tell
     | Fail
-    | Bind
+    | FeatureAction
     | Post
     | Store
     | Resume

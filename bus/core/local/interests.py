@@ -23,7 +23,7 @@ class Interest(Hashable, Protocol):
     """A subscription or a watch of a task."""
 
     @property
-    def entry(self) -> Entry:
+    def _entry(self) -> Entry:
         """The task that subscribes or watches."""
 
     @property
@@ -56,7 +56,7 @@ class Interests(Generic[Asked]):
         if trie is None:
             trie = self._tries[machine] = SpecificationTrie()
         trie.add(interest.specification, interest)
-        self._by_task.setdefault(interest.entry, {})[interest] = None
+        self._by_task.setdefault(interest._entry, {})[interest] = None
 
     def of_other_buses(self, bus: str) -> list[Asked]:
         """Return the interests of tasks that are not of this bus."""
@@ -69,12 +69,12 @@ class Interests(Generic[Asked]):
 
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""
-        own = self._by_task.get(interest.entry, {})
+        own = self._by_task.get(interest._entry, {})
         if interest not in own:
             return False
         del own[interest]
         if not own:
-            del self._by_task[interest.entry]
+            del self._by_task[interest._entry]
         machine = self.machine_of(interest)
         trie = self._tries[machine]
         trie.discard(interest.specification, interest)
@@ -100,7 +100,7 @@ class Interests(Generic[Asked]):
         """Return the tasks that are interested in a name, each once (AMO-28)."""
         found: dict[Entry, list[Asked]] = {}
         for interest in self.matching(name, machine):
-            found.setdefault(interest.entry, []).append(interest)
+            found.setdefault(interest._entry, []).append(interest)
         return tuple(Audience(entry, tuple(each)) for entry, each in found.items())
 
     def named_by(self, interest: Asked, table: RoutingTable) -> list[Entry]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,11 +23,17 @@ from bus.message import Incoming
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from bus.core.local.actions import Action, ActionQueue, Bind
+    from bus.core.local.actions import Action, ActionQueue
     from bus.core.timers import Alarm
     from bus.errors import BusError
 
-__all__ = ["Parked", "ParkedList", "Removal"]
+__all__ = ["Carrier", "Parked", "ParkedList", "Removal"]
+
+
+class Carrier(Protocol):
+    """An action that sends messages which were parked."""
+
+    messages: deque[Incoming]
 
 
 class Parked(Struct, frozen=True):
@@ -215,15 +221,15 @@ class ParkedList:
             self._by_name[last.name] = last.waited
             self.resumed -= count
 
-    def move(self, name: str, bind: Bind) -> None:
-        """Remove the messages that wait for a name, and let a `Bind` send them.
+    def move(self, name: str, to: Carrier) -> None:
+        """Remove the messages that wait for a name, and let an action send them.
 
         All earlier messages of the action are sent.
         """
         waiting = self._by_name[name]
         taken, count = deque(waiting), len(waiting)
         # No call between these lines: an interrupt finds all changes or none.
-        bind.messages = taken
+        to.messages = taken
         self.resumed += count
         del self._by_name[name]
 

@@ -17,11 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import Address, name_anywhere
-from bus.core.local.actions import Action, Bind, Fail, Open, Settled, Tell
-from bus.core.local.any_machine_names import AnyMachineNames
+from bus.core.local.actions import Action, Fail, Open, Settled, Tell
 from bus.core.local.departures import Departures
 from bus.core.local.interests import Interests
 from bus.core.local.parked_list import Parked, ParkedList
+from bus.core.local.remote import AnyMachine
 from bus.core.local.remote_tasks import RemoteTasks
 from bus.core.local.routing_table import Entry, RoutingTable
 from bus.errors import (
@@ -55,7 +55,7 @@ class ProcessManager:
           no two incarnations share a number.
 
     Attributes:
-        any_machine_names: the names whose machine is ``*``.
+        any_machine: the names whose machine is ``*``; a slot, filled before the first.
         departures: registrations that are no longer found but not yet emptied.
         remote: the other processes; None while this one is alone.
         remote_tasks: the known public tasks of other processes.
@@ -70,7 +70,7 @@ class ProcessManager:
     __slots__ = (
         "_awaited_subscribers",
         "_numbers",
-        "any_machine_names",
+        "any_machine",
         "departures",
         "machine",
         "parked",
@@ -100,7 +100,7 @@ class ProcessManager:
         self.table: Final = RoutingTable()
         self.departures: Final = Departures()
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
-        self.any_machine_names: Final = AnyMachineNames(self.table, self.parked)
+        self.any_machine: AnyMachine = AnyMachine()
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
         self.remote: Remote | None = None
@@ -168,12 +168,12 @@ class ProcessManager:
         actions += self.leave(entry)
         for name in (entry.name, name_anywhere(entry.name)):
             if self.parked.of(name):
-                self._seek(name, now)
+                self.seek(name, now)
         return actions
 
     def restore(self) -> None:
         """Put back the parked messages of a decision whose actions are lost."""
-        self.any_machine_names.restore()
+        self.any_machine.restore()
         self.parked.restore()
 
     def new_id(self) -> RegistrationId:
@@ -202,7 +202,7 @@ class ProcessManager:
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self.any_machine_names.on_registered(entry)
+            actions += self.any_machine.on_registered(entry)
             actions += self.remote_tasks.on_registered(entry.address)
         return actions
 
@@ -283,7 +283,7 @@ class ProcessManager:
         Raises:
             BusFullError: the parked list has no room (BUS-FLOW-1).
         """
-        entry = self.table.find(name) or self.any_machine_names.find(name)
+        entry = self.table.find(name) or self.any_machine.find(name)
         if entry is not None:
             return entry
         if self.parked.full(name) and not again:
@@ -292,19 +292,8 @@ class ProcessManager:
         if message._deadline is not None:
             deadline = min(deadline, message._deadline)
         self.parked.append(name, Parked(message, deadline, now))
-        self._seek(name, now)
+        self.seek(name, now)
         return None
-
-    def on_bound(self, done: Bind, now: float) -> list[Action]:
-        """Continue after the messages for a name of any machine were sent.
-
-        From now on senders find the task under the name, unless messages were parked
-        meanwhile: these are sent first.
-        """
-        actions: list[Action] = [*self.any_machine_names.on_bound(done)]
-        if self.parked.of(done.name):
-            self._seek(done.name, now)  # the task has left, and none takes its place
-        return actions
 
     def withdraw(self, message: Incoming) -> None:
         """Remove a parked message, and end its search if no other one waits."""
@@ -313,8 +302,9 @@ class ProcessManager:
         if self.parked.withdraw(name, message):
             self._end_searches([name])
 
-    def _seek(self, name: str, now: float) -> None:
-        if self.remote is not None and not self.any_machine_names.is_binding(name):
+    def seek(self, name: str, now: float) -> None:
+        """Search for a name that parked messages wait for."""
+        if self.remote is not None and not self.any_machine.is_binding(name):
             self.remote.seek(name, now)
 
     def expire(self, now: float, todo: ActionQueue) -> None:
@@ -417,7 +407,7 @@ class ProcessManager:
         here += self.remote_tasks.visible_to(watch)
         if self.remote is not None:
             self.remote.on_watched(watch)
-        return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
+        return [Tell(watch._entry, watch, Presence(each, here=True)) for each in here]
 
     def unwatch(self, watch: Interest) -> bool:
         """End a watch; False if it had ended."""

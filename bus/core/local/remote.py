@@ -1,21 +1,22 @@
-"""`Remote`: the interface of a process manager to the other processes of its bus.
+"""The interfaces of a process manager to what lies above it.
 
-`bus.core.remote.task_announcer.TaskAnnouncer` implements it. The manager of a process
-that is alone on its bus has none.
+`Remote` stands for the other processes of its bus; the `TaskAnnouncer` implements it.
+The manager of a process that is alone on its bus has none. `AnyMachine` is a slot that
+a feature fills.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.core.local.actions import Action
     from bus.core.local.interests import Interest
     from bus.core.local.routing_table import Entry
 
-__all__ = ["Remote"]
+__all__ = ["AnyMachine", "Remote"]
 
 
 class Remote(Protocol):
@@ -74,3 +75,34 @@ class Remote(Protocol):
 
     def on_unwatched(self, interest: Interest) -> None:
         """End a watch of the tasks of other processes."""
+
+
+class AnyMachine:
+    """The slot for names whose machine is ``*``; this null object knows no such name.
+
+    `bus.core.remote.any_machine.AnyMachineNames` fills it.
+
+    collector: the class of the `AnswerCollector` to use; None for that one.
+    """
+
+    __slots__ = ()
+
+    collector: ClassVar[type[Any] | None] = None
+
+    def find(self, name: str) -> Entry | None:
+        """Return the task of this machine that receives a new message for a name."""
+
+    def is_binding(self, _name: str) -> bool:
+        """Return True while the messages parked for a name are sent to its task."""
+        return False
+
+    def on_registered(self, _entry: Entry) -> Sequence[Action]:
+        """Handle a new public task of this process."""
+        return ()
+
+    def on_found(self, _name: str, _entry: Entry) -> Sequence[Action]:
+        """Handle the task that answers the search for a name."""
+        return ()
+
+    def restore(self) -> None:
+        """Forget the actions that an interrupt has lost, before the messages return."""

@@ -264,11 +264,11 @@ class RemoteTasks:
     def _report_unreported(self, address: Address) -> list[Tell]:
         watches = self._unreported.pop(address, ())
         presence = Presence(address, here=True)
-        return [Tell(watch.entry, watch, presence) for watch in watches]
+        return [Tell(watch._entry, watch, presence) for watch in watches]
 
     def _presence(self, address: Address, *, here: bool) -> list[Tell]:
         presence = Presence(address, here=here)
         return [
-            Tell(watch.entry, watch, presence)
+            Tell(watch._entry, watch, presence)
             for watch in self._watches.matching(address.module, address.machine)
         ]

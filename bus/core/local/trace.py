@@ -7,7 +7,7 @@ such place depends on a journal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from bus.errors import (
     AccessDeniedError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bus.errors import BusError
     from bus.registration import Overflow
 
-__all__ = ["Trace", "TraceSink", "Tracer", "dropped_by"]
+__all__ = ["Journal", "Trace", "TraceSink", "Tracer", "dropped_by"]
 
 _REASONS: Final[dict[type[BusError], BusReason]] = {
     AccessDeniedError: BusReason.DENIED,
@@ -94,6 +94,18 @@ class TraceSink(Protocol):
         self, pid: int, machine: str, process: str, reason: BusReason
     ) -> None:
         """Record that another process is no longer reachable."""
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """A journal as `bus.open_bus` takes it: a `bus.journal.writer.Journal`."""
+
+    @property
+    def closed(self) -> bool:
+        """True if nothing is recorded any more."""
+
+    def _trace_sink(self) -> TraceSink:
+        """Return a new trace sink for one process on one bus."""
 
 
 class Trace:

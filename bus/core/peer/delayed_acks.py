@@ -24,7 +24,7 @@ __all__ = ["DelayedAcks"]
 _CONTROLS_MAX: Final = 64  # control frames received and not acknowledged
 # How many times longer the last message of an exchange, or of a stream of
 # notifications, may stay unacknowledged.
-_EXCHANGE: Final = 25
+_EXCHANGE: Final = 50
 
 
 class DelayedAcks:

@@ -20,7 +20,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     window: messages of one relay that are sent and not yet extracted (BUS-RELAY-11);
       window_bytes: their total length, not counting the last one.
     stream_window: outstanding numbers of a stream (AMO-13).
-    missing_ranges: gaps that a receiver keeps for a stream (AMO-14).
+    missing_ranges_per_stream: ranges of missing numbers that a receiver keeps for a
+      stream (AMO-14).
     relay_queue: messages that may wait in a relay; relay_bytes: total length of the
       notifications that wait in one (BUS-FLOW-3). The bytes of commands are counted by
       the object that posts them.
@@ -32,12 +33,13 @@ class Limits(Struct, frozen=True, kw_only=True):
     keep_alive_s: silence on a link after which a PING is sent; lease_s: silence after
       which a process counts as unresponsive (OPEN-2).
     ack_delay_s: how long an acknowledgement may wait for more to acknowledge.
-    message_life_s: how long the end of a stream is remembered; ended_streams: for how
-      many streams (AMO-21).
+    ended_stream_s: how long the end of a stream is remembered; ended_streams_max: for
+      how many streams (AMO-21).
     searches_per_process, searches_in_all: searches of others that are kept
       (BUS-FLOW-1).
-    exports_per_process, relays_per_process, subscriptions_per_process: other items that
-      are kept for one other process; subscriptions_in_all: for all others (BUS-FLOW-1).
+    public_tasks_per_process, relays_per_process, subscriptions_per_process: other items
+      that are kept for one other process; subscriptions_in_all: for all others
+      (BUS-FLOW-1).
     backlog_frames: control frames to another process that are not acknowledged, and
       answers that wait for it; backlog_bytes: total length of these answers
       (BUS-CHAN-8).
@@ -49,7 +51,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     window: int
     window_bytes: int
     stream_window: int
-    missing_ranges: int
+    missing_ranges_per_stream: int
     relay_queue: int
     relay_bytes: int
     message_bytes_max: int
@@ -59,11 +61,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     keep_alive_s: float
     lease_s: float
     ack_delay_s: float
-    message_life_s: float
-    ended_streams: int
+    ended_stream_s: float
+    ended_streams_max: int
     searches_per_process: int
     searches_in_all: int
-    exports_per_process: int
+    public_tasks_per_process: int
     relays_per_process: int
     subscriptions_per_process: int
     subscriptions_in_all: int
@@ -88,7 +90,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             window=config.window,
             window_bytes=config.window_bytes,
             stream_window=config.stream_window,
-            missing_ranges=config.missing_ranges,
+            missing_ranges_per_stream=config.missing_ranges_per_stream,
             relay_queue=config.task_fifo_messages,
             relay_bytes=config.task_fifo_bytes,
             message_bytes_max=config.message_bytes_max,
@@ -98,11 +100,11 @@ class Limits(Struct, frozen=True, kw_only=True):
             keep_alive_s=config.keep_alive_s,
             lease_s=config.lease_s,
             ack_delay_s=config.ack_delay_s,
-            message_life_s=config.message_life_s,
-            ended_streams=config.ended_streams,
+            ended_stream_s=config.ended_stream_s,
+            ended_streams_max=config.ended_streams_max,
             searches_per_process=config.searches_per_process,
             searches_in_all=config.searches_in_all,
-            exports_per_process=config.exports_per_process,
+            public_tasks_per_process=config.public_tasks_per_process,
             relays_per_process=config.relays_per_process,
             subscriptions_per_process=config.subscriptions_per_process,
             subscriptions_in_all=config.subscriptions_in_all,

@@ -78,8 +78,8 @@ class Peer:
         "_departing",
         "_gaps",
         "_notified",
+        "_numbers_of_departed",
         "_receipts",
-        "_strays",
         "acks",
         "active",
         "addresses",
@@ -162,7 +162,7 @@ class Peer:
         # UNRELAY frames to send once no message of the deregistered task waits.
         self._departing: Final[dict[int, Unrelay]] = {}
         # Relay numbers of tasks that deregistered before they were introduced to it.
-        self._strays: Final[dict[Entry, int]] = {}
+        self._numbers_of_departed: Final[dict[Entry, int]] = {}
         # Relay numbers of its deregistered tasks: a late frame must not re-create one.
         self._departed: Final[dict[int, None]] = {}
         self._receipts: Final[dict[int, Receipts]] = {}
@@ -246,7 +246,7 @@ class Peer:
                 about = replace(about, visibility=Visibility.PRIVATE)
             self.session.send_control(AddRelay(task=about))
 
-    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+    def number_of_departed(self, task: Entry, new: Callable[[], int]) -> int:
         """Return the relay number of a deregistered task with messages for the peer.
 
         This is the old number while any of its messages waits; else one new number, for
@@ -254,9 +254,9 @@ class Peer:
         """
         if task.relay in self._departing:
             return task.relay
-        number = self._strays.get(task)
+        number = self._numbers_of_departed.get(task)
         if number is None:
-            number = self._strays[task] = new()
+            number = self._numbers_of_departed[task] = new()
         return number
 
     def count_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
@@ -347,9 +347,9 @@ class Peer:
     def _send_unrelay(self, frame: Unrelay) -> None:
         self.announced.discard(frame.relay)
         self._gaps.pop(frame.relay, None)
-        for task, number in list(self._strays.items()):
+        for task, number in list(self._numbers_of_departed.items()):
             if number == frame.relay:
-                del self._strays[task]
+                del self._numbers_of_departed[task]
         self.session.send_control(frame)
         self.acks.forget(frame.relay)
 
@@ -422,7 +422,7 @@ class Peer:
         self._notified.clear()
         self._gaps.clear()
         self._departing.clear()
-        self._strays.clear()
+        self._numbers_of_departed.clear()
         self._departed.clear()
         self._receipts.clear()
         self.joined = self.closing = self.flooded = False

@@ -271,7 +271,7 @@ class Relay(RunQueue):
         self._unanswered -= {each for each in self._unanswered if each[0] is task}
 
     @property
-    def present(self) -> int:
+    def in_transit(self) -> int:
         """The number of messages queued, withdrawn, or under way."""
         return self.queued + self.under_way + len(self.withdrawn)
 

@@ -67,7 +67,7 @@ class RelayPeer(Protocol):
     def announce(self, task: Entry, relay: int) -> None:
         """Introduce a task to the peer, unless the peer knows it."""
 
-    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+    def number_of_departed(self, task: Entry, new: Callable[[], int]) -> int:
         """Return the relay number of a deregistered task with messages for the peer."""
 
     def is_leaving(self, relay: int) -> bool:

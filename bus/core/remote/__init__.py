@@ -3,7 +3,7 @@
 topology, requests                      the known processes, and routes of requests
 handshake, link, master_dialler,
 link_table                              links, from their first frame to their last
-discovered_machines                     the dials that follow from discovery
+machine_dialler, name_conflicts         dials to other machines; machines of one name
 keep_alive, idle_links, idle_relays     silent links; links and relays out of use
 user_routing_table, pending_names,
 name_registry                           the holders of public names
@@ -14,6 +14,7 @@ outbound_messages,
 undelivered_messages                    messages, from and to frames, and back
 new_addresses, own_searches,
 resolver                                searches for names
+any_machine                             names whose machine is ``*``
 confirmations, matches,
 remote_subscriptions                    subscriptions
 control_frames                          a row per frame type; the checks of the senders

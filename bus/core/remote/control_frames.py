@@ -113,7 +113,7 @@ class ControlFrames:
         moved = self._has_moved(frame)
         self._name_registry.on_eliminate(frame, peer)
         self._relays.on_eliminate(frame.id)
-        self._resolver.on_eliminated(frame.id, frame.name, now)
+        self._resolver.anywhere.on_eliminated(frame.id, frame.name, now)
         if moved:
             self._resolver.on_moved(frame.name, frame.moved_to, now)
 

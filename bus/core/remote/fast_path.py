@@ -362,60 +362,24 @@ class FastPath:
         """
         batch = decode_single(data)
         session, peer = self._session, self.peer
+        horizons = self._remote.topology.horizons
         if (
             batch is None
             or session.link != self.link
             or not session.expects(batch)
             or peer.unresponsive
+            # Otherwise a horizon must be stored first (AMO-20), by an action of a
+            # round.
+            or not (
+                horizons is None or horizons.covers(peer.name, batch.epoch, batch.first)
+            )
         ):
             return False
-        horizons = self._remote.topology.horizons
-        if horizons is not None and not horizons.covers(
-            peer.name, batch.epoch, batch.first
-        ):
-            return False  # an action of a round must store a horizon first (AMO-20)
         [run] = batch.runs
-        if run.kind is Kind.NOTIFICATION:
+        kind = run.kind
+        if kind is Kind.NOTIFICATION:
             return not answers_only and self._notified(batch, now, todo)
-        found = self._read(batch, answers_only=answers_only)
-        if found is None:
-            return False
-        batch, ends, payload = found
-        [run] = batch.runs
-        first, acks, relay = batch.first, self._acks, ends.relay
-        # If an interrupt comes before the last line, the link is dropped, and the peer
-        # resends the frame on the next link. All steps may be repeated.
-        action: Action
-        if run.kind is Kind.COMMAND_RESPONSE:
-            asker, source = ends.target, relay.entry.address
-            action = Reply(asker, run.id, source, payload, None, final=True)
-            todo.append(action)
-            # First: a request that is answered needs no deadline once it is extracted.
-            relay.on_answer(asker, run.id)
-            self._on_ack(batch, relay)
-            ends.receipts.extracted = first
-            acks.on_extracted(run.to, first, now, len(run.bodies[0]))
-        else:
-            self._on_ack(batch, relay)
-            action = _command_in(batch, ends, payload, now)
-        peer.received_at = now
-        acks.on_received(Acknowledgement(first + 1))
-        ends.stream.next = first + 1
-        if run.kind is Kind.COMMAND:
-            # Not before: after an error, the peer sends the command again, which is
-            # then refused (AMO-7). No interrupt comes here: the main thread accepts no
-            # commands.
-            todo.append(action)
-        return True
-
-    def _read(
-        self, batch: Batch, *, answers_only: bool
-    ) -> tuple[Batch, _Ends, Payload] | None:
-        """Return a command or answer; None if it must be read in the usual way."""
-        [run] = batch.runs
-        answers = run.kind is Kind.COMMAND_RESPONSE
-        if not answers and (answers_only or run.kind is not Kind.COMMAND):
-            return None
+        answers = kind is Kind.COMMAND_RESPONSE
         ends = self._ends
         if (
             ends is None
@@ -426,26 +390,52 @@ class FastPath:
             ends = self._ends = self._new_ends(run)
         if (
             ends is None
+            or not (answers or (kind is Kind.COMMAND and not answers_only))
             or run.mid
             or run.flags & FAILED
+            or (run.flags & LEASED and self._resolve_body is None)
             or not self._acknowledges_simply(batch, ends.relay)
             # Earlier messages for the task are not extracted yet.
             or (answers and ends.receipts.unread)
         ):
-            return None
+            return False
         try:
             if run.flags & LEASED:
                 # Last, after all reasons to refuse: the end of this view would end the
                 # lease of a message that is read again in the usual way.
-                if self._resolve_body is None:
-                    return None
+                assert self._resolve_body is not None
                 found = self._resolve_body(self.link, batch)
                 assert isinstance(found, Batch)
-                batch, [run] = found, found.runs
+                [run] = found.runs
             [body] = run.bodies
-            return batch, ends, body if run.flags & RAW else decode(body)
+            payload: Payload = body if run.flags & RAW else decode(body)
         except WireError:
-            return None
+            return False
+        first, acks, relay = batch.first, self._acks, ends.relay
+        # If an interrupt comes before the last line, the link is dropped, and the peer
+        # resends the frame on the next link. All steps may be repeated.
+        action: Action
+        if answers:
+            asker, source = ends.target, relay.entry.address
+            action = Reply(asker, run.id, source, payload, None, final=True)
+            todo.append(action)
+            # First: a request that is answered needs no deadline once it is extracted.
+            relay.on_answer(asker, run.id)
+            self._on_ack(batch, relay)
+            ends.receipts.extracted = first
+            acks.on_extracted(run.to, first, now, len(body))
+        else:
+            self._on_ack(batch, relay)
+            action = _command_in(run, first, ends, payload, now)
+        peer.received_at = now
+        acks.on_received(Acknowledgement(first + 1))
+        ends.stream.next = first + 1
+        if not answers:
+            # Not before: after an error, the peer sends the command again, which is
+            # then refused (AMO-7). No interrupt comes here: the main thread accepts no
+            # commands.
+            todo.append(action)
+        return True
 
     def _notified(self, batch: Batch, now: float, todo: deque[Action]) -> bool:
         """Accept a notification; append the actions for its subscribers to `todo`."""
@@ -564,9 +554,10 @@ class FastPath:
             relay.on_all_extracted()
 
 
-def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
+def _command_in(
+    run: Run, number: int, ends: _Ends, payload: Payload, now: float
+) -> Post:
     """Account for a received command; return the action that delivers it."""
-    [run] = batch.runs
     left = run.milliseconds_left
     command = Incoming(
         Kind.COMMAND,
@@ -578,10 +569,10 @@ def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post
         len(run.bodies[0]),
         None if left == NO_DEADLINE else now + left / 1000,
         ends.receipt,
-        batch.first,
+        number,
         run.id,
         wants_reply=bool(run.flags & WANTS_REPLY),
     )
     ends.relay.users.add(ends.target)
-    ends.receipts.expect(batch.first)
+    ends.receipts.expect(number)
     return Post(ends.target, [command])

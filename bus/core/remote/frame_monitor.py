@@ -69,8 +69,7 @@ class FrameMonitor:
         remote: the remote manager of the process.
         clock: returns the wall-clock time, in nanoseconds.
 
-    `on_received` and `on_sent` are for the comm thread; all other methods are for one
-    other thread.
+    `on_frame` is for the comm thread; all other methods are for one other thread.
 
     No listener observes itself: frames on a link with a listening process are not
     recorded, nor frames about the bus's own tasks, which a listener uses.
@@ -136,15 +135,8 @@ class FrameMonitor:
 
     # For the comm thread.
 
-    def on_received(self, link: int, frame: Frame) -> None:
-        """Record a frame that was read, before it is handled."""
-        self._note(link, frame, out=False)
-
-    def on_sent(self, link: int, frame: Frame) -> None:
-        """Record a frame that is about to be put on a link."""
-        self._note(link, frame, out=True)
-
-    def _note(self, link: int, frame: Frame, *, out: bool) -> None:
+    def on_frame(self, link: int, frame: Frame, *, out: bool) -> None:
+        """Record a frame; see `Watcher`."""
         listeners = self._listeners
         kind = frame.type.name
         ears = [

@@ -83,9 +83,9 @@ class InboundMessages:
         self._streams: Final[IncomingStreams[tuple[int, Run]]] = IncomingStreams(
             topology.me.incarnation,
             window=limits.stream_window,
-            ranges_max=limits.missing_ranges,
-            life_s=limits.message_life_s,
-            ended_max=limits.ended_streams,
+            ranges_max=limits.missing_ranges_per_stream,
+            life_s=limits.ended_stream_s,
+            ended_max=limits.ended_streams_max,
             horizons=topology.horizons,
         )
         self._alarm: Final = topology.timers.alarm(Rank.STREAMS, self._streams.expire)
@@ -430,5 +430,5 @@ class InboundMessages:
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """End the stream of a process that is lost or was restarted."""
-        self._alarm.by(now + self._topology.limits.message_life_s)
+        self._alarm.by(now + self._topology.limits.ended_stream_s)
         self._streams.end(peer.name, now)

@@ -34,18 +34,18 @@ class KnownMachines:
 
         now: the present time, in seconds.
         """
-        topology, dialler = self._topology, self._links.dialler
+        topology, machines = self._topology, self._links.machines
         if not topology.is_master:
             return []
         own = topology.me.machine
         peers = {each.machine: each for each in topology.joined()}
         peers.pop(own, None)
         keys: dict[str, list[str]] = {machine: [] for machine in peers}
-        conflicts = self._links.conflicts.present(now)
+        conflicts = machines.conflicts.present(now)
         in_conflict = {each.address for each in conflicts}
         unnamed = []
-        for key in dialler.targets():
-            machine = dialler.machine_at(key)
+        for key in machines.targets():
+            machine = machines.machine_at(key)
             if machine is None:
                 if key not in in_conflict:
                     unnamed.append(key)
@@ -64,8 +64,8 @@ class KnownMachines:
         self, name: str | None, peer: Peer | None, keys: list[str], now: float
     ) -> MachineInfo:
         """Describe one machine; keys: those by which it is dialled."""
-        dialler = self._links.dialler
-        address = dialler.address_of(keys[0]) if keys else None
+        machines = self._links.machines
+        address = machines.address_of(keys[0]) if keys else None
         link = (
             None if peer is None else self._links.by_number.get(peer.session.link or 0)
         )
@@ -78,16 +78,16 @@ class KnownMachines:
                 round_trip_s=peer.round_trip_s,
                 why="",
             )
-        failures = dialler.failures.last(keys)
-        starts = [dialler.found_at.get(key) for key in keys]
-        starts += [dialler.failures.first_at(key) for key in keys]
+        failures = machines.failures.last(keys)
+        starts = [machines.found_at.get(key) for key in keys]
+        starts += [machines.failures.first_at(key) for key in keys]
         if peer is not None:
             starts = [peer.since]
         since = min((each for each in starts if each is not None), default=None)
         why = "its link was lost" if peer is not None and link is None else ""
         if any(each.is_refusal for each in failures):
             state = MachineState.REFUSED
-        elif failures or (keys and name not in dialler.redial_at):
+        elif failures or (keys and name not in machines.redial_at):
             state = MachineState.DIALLING
         else:
             state = MachineState.WAITING

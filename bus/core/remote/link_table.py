@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import HangUp
-from bus.core.remote.dial_failures import DialFailure
 from bus.core.remote.handshake import (
     handshake,
     needs_no_link,
@@ -19,7 +18,7 @@ from bus.core.remote.handshake import (
     welcome,
 )
 from bus.core.remote.link import Link, LinkState
-from bus.core.remote.master_dialler import MasterDialler, is_static
+from bus.core.remote.master_dialler import DialFailure, MasterDialler, is_static
 from bus.core.timers import Rank
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
@@ -29,7 +28,7 @@ from bus.rights import UNRESTRICTED
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.handshake import Objection
-    from bus.core.remote.name_conflicts import NameConflicts
+    from bus.core.remote.machine_dialler import MachineDialler
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
@@ -45,8 +44,8 @@ _WORDS_MAX: Final = 256  # characters of an error description
 class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
-    dialler: dials the masters of machines.
-    conflicts: the machines that have one name.
+    dialler: dials the master of this machine.
+    machines: dials the masters of other machines, and knows those that have one name.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
@@ -56,8 +55,8 @@ class LinkTable:
         "_topology",
         "_undelivered_messages",
         "by_number",
-        "conflicts",
         "dialler",
+        "machines",
         "refusal",
     )
 
@@ -67,14 +66,14 @@ class LinkTable:
         relays: Relays,
         undelivered_messages: UndeliveredMessages,
         dialler: MasterDialler,
-        conflicts: NameConflicts,
+        machines: MachineDialler,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
         self._alarm: Final = topology.timers.alarm(Rank.LINKS, self._drop_late)
         self.dialler: Final = dialler
-        self.conflicts: Final = conflicts
+        self.machines: Final = machines
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
 
@@ -93,7 +92,8 @@ class LinkTable:
             late_at = self.late_at(link)
             if late_at is not None and late_at <= now:
                 waited_s = now - link.since
-                self._note(link, f"no answer to HELLO within {waited_s:.0f} s", now)
+                why = f"no answer to HELLO within {waited_s:.0f} s"
+                self.machines.on_link_failed(link, DialFailure(why), now)
                 self.drop(link, now)
         times = map(self.late_at, self.by_number.values())
         return min([at for at in times if at is not None], default=None)
@@ -110,10 +110,10 @@ class LinkTable:
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
-            self.dialler.on_dialled(key[0], now)
+            self.machines.on_dialled(key[0], now)
         # A machine with the name of this one may be this one: its answer shows that.
         if credentials.machine not in {None, self._topology.me.machine}:
-            self.dialler.on_found_at(key[0], credentials.machine)
+            self.machines.on_found_at(key[0], credentials.machine)
         self._alarm.by(now + self._topology.limits.connect_timeout_s)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
@@ -142,7 +142,7 @@ class LinkTable:
         """Answer HELLO with WELCOME or REFUSED."""
         reason = refusal(self._topology, frame, link.credentials)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
-            reason = self._objection_to_claim(link, frame.identity, now)
+            reason = self.machines.on_claim(link, frame.identity, now)
             key = (frame.identity.machine, frame.identity.process)
             peer = self._topology.peers.get(key)
             if (
@@ -161,21 +161,6 @@ class LinkTable:
             self._topology, frame.identity, link.credentials
         )
         self._refuse(link, reason, frame.identity, now, is_normal=normal)
-
-    def _objection_to_claim(
-        self, link: Link, identity: Identity, now: float
-    ) -> Reason | None:
-        """Return the reason to keep the link of another master instead (BUS-DISC-8).
-
-        Also None for a peer that `identify` refuses for another reason.
-        """
-        if identity.machine == self._topology.me.machine:
-            return None
-        objected = objection(self._topology, identity, link.credentials)
-        if objected is None:
-            return self.conflicts.on_claim(identity, now)
-        named_alike = objected.reason is Reason.MACHINE_NAME
-        return Reason.MACHINE_NAME if named_alike else None
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -210,7 +195,7 @@ class LinkTable:
             other.machine != me or link.credentials.outside
         )
         if conflict:
-            text = self._on_conflict(link, other.machine, now)
+            text = self.machines.on_namesake(link, other.machine, self.by_number, now)
         # On BUSY the peer dials another process.
         elif reason is not Reason.BUSY and not is_normal:
             name = f"{other.machine}/{other.process}"
@@ -220,108 +205,39 @@ class LinkTable:
             refused = Refused(reason=reason, text=text, versions=VERSIONS, machine=me)
             self._topology.send(link.id, refused)
         self.hang_up(link)
-        if link.wanted is None or link.kind is not LinkKind.SIGNALLING:
-            return
-        key = link.wanted[0]
-        if conflict:
-            self.dialler.on_twin(key)
-        if conflict or reason is Reason.BUSY:
-            self.dialler.forget_found_at(key)
-        if is_static(key) or reason is Reason.BUSY:
-            self.dialler.redial(key, now)  # the machine there may change
-
-    def _on_conflict(self, link: Link, name: str, now: float) -> str:
-        """Report that the peer of a link has the name of another machine.
-
-        Returns the address of that other machine; "" if it is this one.
-        """
-        address = self._address(link)
-        if name == self._topology.me.machine:
-            self.conflicts.note_own(address, now)
-            return ""
-        holder = self.conflicts.linked(name)
-        where = ""
-        if holder is not None:
-            where = self._address(self.by_number[holder.session.link or 0])
-            error = Error(reason=Reason.MACHINE_NAME, text=address)
-            holder.session.send_link_frame(error)
-        at = f" at {where}" if where else ""
-        linked = f"the one{at}, which has the link,"
-        self.conflicts.note(name, address, linked, now)
-        return where
-
-    def _address(self, link: Link) -> str:
-        """Return the address that was dialled, or the host that has dialled."""
-        if link.wanted is not None:
-            key, dialler = link.wanted[0], self.dialler
-            return dialler.address_of(key) if key in dialler.targets() else key
-        return link.credentials.host
+        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
+            self.machines.on_rejected(link.wanted[0], reason, now, conflict=conflict)
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
         if link.peer is not None:  # it objects to WELCOME
             if frame.reason is Reason.MACHINE_NAME:
-                self.on_conflict_reported(link.peer, frame, now)
+                self.machines.on_conflict_reported(link.peer, frame, now)
             self.drop(link, now)
             return
         self.hang_up(link)
         assert link.wanted is not None
         assert link.kind is not None
         if link.kind is LinkKind.SIGNALLING:
-            self.dialler.redial(link.wanted[0], now)
+            self._redial(link.wanted[0], now)
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
-            elif frame.reason is Reason.DUPLICATE:
-                self.dialler.on_twin(link.wanted[0])
-                # Both sides have dialled. Without a certificate, the frame tells that
-                # the other link leads to the same machine.
-                proved = link.credentials.machine
-                if frame.machine and proved in {None, self._topology.me.machine}:
-                    self.dialler.on_found_at(link.wanted[0], frame.machine)
-            elif frame.reason is Reason.MACHINE_NAME:
-                self._on_machine_name(link, link.wanted[0], frame, now)
-            elif frame.reason is not Reason.BUSY:
-                why = f"{link.wanted[0]} refuses this process: {frame.reason.value}"
-                self._topology.complain(why)
-                self._note(link, why, now, is_refusal=True)
+            else:
+                self.machines.on_refused(link, link.wanted[0], frame, now)
         elif (peer := self._topology.peers.get(link.wanted)) is not None:
             if frame.reason is not Reason.DUPLICATE:
                 self.on_dial_failed(link.kind, link.wanted, now)
             else:
                 peer.dialling = False
 
-    def _on_machine_name(
-        self, link: Link, key: str, frame: Refused, now: float
-    ) -> None:
-        """Report that another machine has the name of this one (BUS-DISC-8).
-
-        It is at the dialled address, or the machine there has a link with it.
-        """
-        if frame.machine == self._topology.me.machine:
-            self.conflicts.note_own(self._address(link), now)
-            return
-        self.conflicts.note_own(frame.text, now)
-        why = f"{key} refuses this process: {frame.reason.value}"
-        self._note(link, why, now, is_refusal=True)
-
     def on_welcome(self, link: Link, frame: Welcome, now: float) -> None:
         """Use a dialled link, unless its peer claims the place of a linked master."""
         if link.kind is LinkKind.SIGNALLING and _is_wanted(link, frame.identity):
-            reason = self._objection_to_claim(link, frame.identity, now)
+            reason = self.machines.on_claim(link, frame.identity, now)
             if reason is not None:
                 self._refuse(link, reason, frame.identity, now)
                 return
         self.identify(link, frame, now)
-
-    def on_conflict_reported(
-        self, peer: Peer, frame: Error | Refused, now: float
-    ) -> None:
-        """Record that the master of another machine knows two of this machine's name.
-
-        Its text is the address of the other one; "" if the peer does not know it.
-        """
-        if self._topology.is_master and peer.machine != self._topology.me.machine:
-            self.conflicts.note_own(frame.text, now)
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Record the identity of the peer; use the link, unless a better one exists."""
@@ -336,16 +252,17 @@ class LinkTable:
             self._object(link, objected, identity, now)
             return
         if link.wanted is not None:
-            self.dialler.on_found_at(link.wanted[0], identity.machine)
+            self.machines.on_found_at(link.wanted[0], identity.machine)
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
             self._refuse(link, Reason.DUPLICATE, identity, now)
             return
         link.state = LinkState.OPENING
         if link.kind is LinkKind.SIGNALLING:
-            self.dialler.reset_delay(key[0])
+            self.dialler.reset_delay()
+            self.machines.reset_delay(key[0])
             if link.wanted is not None:
-                self.dialler.reset_delay(link.wanted[0])
+                self.machines.reset_delay(link.wanted[0])
         link.identity = identity
         peer.role, peer.machine_id = identity.role, identity.machine_id
         peer.message_bytes_max = frame.message_bytes_max
@@ -370,21 +287,14 @@ class LinkTable:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)
 
-    def _note(
-        self, link: Link, why: str, now: float, *, is_refusal: bool = False
-    ) -> None:
-        """Record why the dial of another machine's master has failed."""
-        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
-            failure = DialFailure(why, is_refusal)
-            self.dialler.note_failure(link.wanted[0], failure, now)
-
     def _object(
         self, link: Link, objected: Objection, identity: Identity, now: float
     ) -> None:
         """Refuse a peer; record and log an objection that its operator must mend."""
         if objected.claim:
             self._topology.complain(objected.claim)
-            self._note(link, objected.claim, now, is_refusal=True)
+            failure = DialFailure(objected.claim, is_refusal=True)
+            self.machines.on_link_failed(link, failure, now)
         self._refuse(link, objected.reason, identity, now)
 
     def on_process_up(self, peer: Peer, identity: Identity) -> None:
@@ -422,7 +332,8 @@ class LinkTable:
             why = f"the link with {link.who} was closed by the peer: {why}"
             self._topology.complain(why)
         if link.peer is None:
-            self._note(link, why or "the link was closed before HELLO's answer", now)
+            failure = DialFailure(why or "the link was closed before HELLO's answer")
+            self.machines.on_link_failed(link, failure, now)
         self._on_lost(link, now, parted)
 
     def on_violation(self, link: Link, error: WireError, now: float) -> None:
@@ -461,21 +372,27 @@ class LinkTable:
         peer.parted = parted
         peer.closing = False
         if link.kind is LinkKind.SIGNALLING:
-            if link.wanted is not None:
-                self.dialler.dial(link.wanted[0], now)
+            if link.wanted is not None and peer.machine == self._topology.me.machine:
+                self.dialler.dial()
             else:
-                self.dialler.on_accepted_link_lost(peer.machine, now)
-            self.dialler.redial_static(peer.machine, now)
+                self.machines.on_link_lost(link, peer.machine, now)
         else:
             self._relays.dial(peer)
 
     def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
         """Dial again after the loss of a link that was not yet open."""
         if kind is LinkKind.SIGNALLING:
-            self.dialler.redial(key[0], now)
+            self._redial(key[0], now)
         elif (peer := self._topology.peers.get(key)) is not None:
             peer.dialling = False
             self._relays.dial(peer)
+
+    def _redial(self, key: str, now: float) -> None:
+        """Dial a master again later, by its machine or its static address."""
+        if key == self._topology.me.machine:
+            self.dialler.redial(now)
+        else:
+            self.machines.redial(key, now)
 
     def on_dial_failed(
         self, kind: LinkKind, key: Key, now: float, failure: DialFailure | None = None
@@ -485,9 +402,10 @@ class LinkTable:
         failure: the reason, if it is known.
         """
         if kind is LinkKind.SIGNALLING:
-            if failure is not None:
-                self.dialler.note_failure(key[0], failure, now)
-            self.dialler.on_dial_failed(key[0], now)
+            if key[0] == self._topology.me.machine:
+                self.dialler.on_dial_failed(now)
+                return
+            self.machines.on_dial_failed(key[0], failure, now)
             return
         peer = self._topology.peers.get(key)
         if peer is None or not peer.dialling:

@@ -237,7 +237,7 @@ class NameRegistry:
             )
             peer.session.send_control(Error(reason=Reason.ACCESS, id=frame.id))
             return False
-        most = self._topology.limits.exports_per_process
+        most = self._topology.limits.public_tasks_per_process
         present = self.users.find(frame.name)
         more = present is None or present.owner != peer.key
         if more and self.users.count(peer.key) >= most:

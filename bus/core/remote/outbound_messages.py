@@ -308,7 +308,7 @@ class OutboundMessages:
         if source in self._manager.table:
             return self._relays.with_number(source).relay
         # The sender has deregistered, and its number was released.
-        return relay.peer.stray(source, self._relays.new_number)
+        return relay.peer.number_of_departed(source, self._relays.new_number)
 
     def _outbound_runs(
         self, relay: Relay, source: Entry, messages: Iterable[Incoming]

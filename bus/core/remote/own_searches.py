@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.address import ANY_MACHINE, Address, is_anywhere, name_anywhere
+from bus.address import ANY_MACHINE, Address
 from bus.core.peer.peer import characteristics
 from bus.core.remote.requests import HOPS, Request
 from bus.core.timers import Rank
@@ -212,9 +212,6 @@ class OwnSearches:
                 self._end(entry.name)
             else:
                 self._found[entry.name] = None
-        anywhere = name_anywhere(entry.name)
-        if anywhere in self.by_name and not entry.remote:
-            self._end(anywhere)  # a task of this process: it gets the messages
 
     @staticmethod
     def _is_reached(entry: Entry) -> bool:
@@ -250,8 +247,8 @@ class OwnSearches:
             self.again.pop(name, None)  # so that it is last
             self._alarm.by(now + _AGAIN_S)
             self.again[name] = now + _AGAIN_S
-        elif is_anywhere(name):
-            self._topology.todo += self._manager.any_machine_names.bind(name, entry)
+        else:
+            self._topology.todo += self._manager.any_machine.on_found(name, entry)
 
     def on_refusal(self, request: Request[Search], *, denied: bool) -> None:
         """Fail the messages of a search that the master has refused (BUS-FLOW-1).

@@ -109,7 +109,7 @@ class ProcessLoss:
         # Not before: no search is sent to the lost process again.
         self._resolver.anywhere.review(now)
         if master and not self._topology.is_master:
-            self._links.dialler.redial_lost(peer.machine, now)
+            self._links.dialler.redial_lost(now)
 
     def on_new_epoch(self, peer: Peer, identity: Identity, now: float) -> None:
         """Drop all state of a peer, as the peer has, and keep the peer itself.

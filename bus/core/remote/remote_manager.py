@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.core import wire
 from bus.core.remote.control_frames import ControlFrames, Row
-from bus.core.remote.discovered_machines import DiscoveredMachines
 from bus.core.remote.idle_links import IdleLinks
 from bus.core.remote.idle_relays import IdleRelays
 from bus.core.remote.inbound_messages import InboundMessages
 from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
+from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.master_dialler import MasterDialler
-from bus.core.remote.name_conflicts import NameConflicts
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
 from bus.core.remote.process_loss import ProcessLoss
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.core.peer.peer import Peer
-    from bus.core.remote.dial_failures import DialFailure
     from bus.core.remote.link import Link
+    from bus.core.remote.master_dialler import DialFailure
     from bus.core.remote.topology import Topology
     from bus.core.wire import Characteristics, Frame
     from bus.payload import Payload
@@ -116,17 +115,14 @@ class RemoteManager:
         )
         self._matches: Final = self.remote_subscriptions.matches
         self.subscribed_peers: Final = self._matches.subscribed_peers
-        self._dialler: Final = MasterDialler(topology, master, static)
-        self._conflicts: Final = NameConflicts(topology)
-        self.discovered_machines: Final = DiscoveredMachines(
-            topology, self._dialler, self._conflicts
-        )
+        self._dialler: Final = MasterDialler(topology, master)
+        self.machines: Final = MachineDialler(topology, static)
         self.links: Final = LinkTable(
             topology,
             self.relays,
             self._undelivered_messages,
             self._dialler,
-            self._conflicts,
+            self.machines,
         )
         self.idle_links: Final = IdleLinks(
             topology,
@@ -212,7 +208,8 @@ class RemoteManager:
         """
         self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
-        self._dialler.begin(now)
+        self._dialler.begin()
+        self.machines.begin(now)
         return self.topology.take_actions()
 
     def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
@@ -226,7 +223,8 @@ class RemoteManager:
         self.topology.role = Role.MASTER
         self.remote_subscriptions.on_master(now)
         self.name_registry.become_master(now, others)
-        self._dialler.begin(now)
+        self._dialler.begin()
+        self.machines.begin(now)
         return self.topology.take_actions()
 
     def on_link_dialled(
@@ -400,12 +398,12 @@ class RemoteManager:
             # Errors.
             Row(wire.Error, self._on_error, counted=False),
             Row(Reason.WIRE, _ignore, counted=False),
-            Row(Reason.MACHINE_NAME, links.on_conflict_reported, counted=False),
+            Row(Reason.MACHINE_NAME, self.machines.on_conflict_reported, counted=False),
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
             Row(Reason.MOVED, resolver.on_moved_answer),
-            Row(Reason.ABSENT, resolver.on_absent),
+            Row(Reason.ABSENT, resolver.anywhere.on_absent),
             Row(Reason.CLOSING, subscriptions.on_refusal),
         )
 
@@ -441,7 +439,7 @@ class RemoteManager:
 
     def _on_pong(self, peer: Peer, frame: wire.Pong, now: float) -> None:
         self.keep_alive.on_pong(peer, frame.number, now)
-        self._conflicts.on_pong(peer, frame.number)
+        self.machines.conflicts.on_pong(peer, frame.number)
         self.name_registry.on_pong(peer, frame.number)
         self.remote_subscriptions.on_pong(peer, frame.number)
 

@@ -120,7 +120,7 @@ class RemoteSubscriptions:
         request = self.own.get((machine, pattern, presence))
         if request is not None:
             return request, False
-        task = self._relays.with_number(self._relays.proxies.sender(interest.entry))
+        task = self._relays.with_number(self._relays.proxies.sender(interest._entry))
         frame = Subscribe(
             id=self._topology.new_request(),
             specification=str(Specification(pattern, machine=machine)),

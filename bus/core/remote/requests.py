@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from bus.core.deadlines import Deadlines
 from bus.core.peer.peer import Peer
-from bus.core.remote.candidates import Candidates
 from bus.core.wire import AddRelay, Cancel, Search
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
 
     from bus.core.remote.topology import Topology
     from bus.core.timers import Alarm
-    from bus.core.wire import RequestId
+    from bus.core.wire import Error, RequestId
+    from bus.registration import RegistrationId
 
-__all__ = ["HOPS", "Request", "Requests", "check_passed_on"]
+__all__ = ["HOPS", "AnswerCollector", "Request", "Requests", "check_passed_on"]
 
 HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
 
@@ -48,8 +48,7 @@ class Request(Struct, Generic[Asked], eq=False, dict=True):
     refused_by: the slaves that keep no more searches (BUS-FLOW-1). `Requests.spread`
       leaves them out, else each review of a search would ask them again; one that
       exports the name is asked again.
-    candidates: for a search for a name of any machine, in the master that asks the
-      machines: their answers (BUS-ROUTE-21).
+    candidates: for a search whose answers an `AnswerCollector` collects: these.
     absent: True if this master has reported that its machine lacks the name.
     lost: for a search of this process, the peers of ``forwarded_to`` that were lost
       since.
@@ -67,7 +66,7 @@ class Request(Struct, Generic[Asked], eq=False, dict=True):
     refused_by: set[Key] = field(default_factory=set)
     lost: set[Key] = field(default_factory=set)
     adopted: bool = False
-    candidates: Candidates[tuple[Peer, AddRelay]] | None = None
+    candidates: Any = None
     absent: bool = False
 
     @cached_property
@@ -270,6 +269,42 @@ class Requests(Generic[Asked]):
     def _deadline_of(self, request: Request[Asked]) -> float | None:
         kept = self._by_id.get(request.frame.id) is request
         return request.deadline if kept else None
+
+
+class AnswerCollector:
+    """The slot for searches that several machines answer; this one collects nothing.
+
+    `bus.core.remote.any_machine.AnyMachineSearches` fills it.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *_: object) -> None:
+        """Keep none of the parts of the `Resolver`."""
+
+    def is_collected(self, _request: Request[Search]) -> bool:
+        """Return True if this process collects the answers of all machines."""
+        return False
+
+    def review(self, now: float) -> None:
+        """Continue all searches: a process, a name or a link may have been lost."""
+
+    def review_one(self, request: Request[Search], now: float) -> None:
+        """Continue a search that was kept, or whose answers have changed."""
+
+    def on_answer(
+        self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
+    ) -> None:
+        """Collect the answer of a machine."""
+
+    def on_absent(self, peer: Peer, error: Error, now: float) -> None:
+        """Handle the report of a machine that it lacks a name."""
+
+    def on_process_lost(self, peer: Peer) -> None:
+        """Drop the answers of a lost process."""
+
+    def on_eliminated(self, number: RegistrationId, name: str, now: float) -> None:
+        """Drop the answers with a task that has ended."""
 
 
 def _asker(number: RequestId) -> Key:

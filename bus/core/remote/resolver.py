@@ -13,10 +13,14 @@ from msgspec.structs import replace
 
 from bus.address import Address
 from bus.core.peer.peer import characteristics
-from bus.core.remote.any_machine_searches import AnyMachineSearches
 from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.own_searches import OwnSearches
-from bus.core.remote.requests import Request, Requests, check_passed_on
+from bus.core.remote.requests import (
+    AnswerCollector,
+    Request,
+    Requests,
+    check_passed_on,
+)
 from bus.core.timers import Rank
 from bus.core.wire import AddRelay, Cancel, Error, Reason, RequestId, Search
 from bus.errors import WireError
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
-    from bus.registration import Key, RegistrationId
+    from bus.registration import Key
 
 __all__ = ["Resolver"]
 
@@ -38,7 +42,7 @@ class Resolver:
     """The searches that one process has received or sent.
 
     ledger: all searches. own: those of this process.
-    anywhere: those for names of any machine.
+    anywhere: those for names of any machine, of which all machines are asked.
     new_addresses: in a master, where departed tasks of its machine go on.
     """
 
@@ -74,7 +78,8 @@ class Resolver:
         self.own: Final = OwnSearches(
             topology, manager, relays, self.ledger, self.new_addresses
         )
-        self.anywhere: Final = AnyMachineSearches(
+        collector = manager.any_machine.collector or AnswerCollector
+        self.anywhere: Final[AnswerCollector] = collector(
             topology, name_registry, relays, self.ledger, self._conclude
         )
 
@@ -154,8 +159,7 @@ class Resolver:
             return
         slave = peer in self._topology.slaves()
         if self.anywhere.is_collected(request) and not slave:
-            # It stays among those asked: else it would be asked again at once.
-            self.anywhere.on_absent(peer, request, now)
+            self.anywhere.on_absent(peer, error, now)
             return
         del request.forwarded_to[peer.key]
         if slave:
@@ -251,20 +255,12 @@ class Resolver:
         frame = Error(reason=Reason.MOVED, text=address, request=number)
         peer.session.send_control(frame)
 
-    # Names of any machine (BUS-ROUTE-21).
-
-    def on_absent(self, peer: Peer, error: Error, now: float) -> None:
-        """Handle the report of a master that its machine lacks a name."""
-        request = self.ledger.get(error.request)
-        if request is not None and peer.key in request.forwarded_to:
-            self.anywhere.on_absent(peer, request, now)
-
-    def on_eliminated(self, number: RegistrationId, name: str, now: float) -> None:
-        """Continue the searches for names of any machine after a departure."""
-        self.anywhere.on_eliminated(number, name, now)
-
     def _frame_for(self, frame: Search, peer: Peer) -> Search:
-        """Return a search as it is forwarded: another machine seeks its own name."""
+        """Return a search as it is forwarded: another machine seeks its own name.
+
+        Of a search for a name of any machine, the other master seeks the name of its
+        own machine (BUS-ROUTE-21).
+        """
         if not frame.anywhere or not self._topology.is_master:
             return frame
         machine = peer.machine

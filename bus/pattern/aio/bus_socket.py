@@ -22,9 +22,9 @@ class BusSocket(SpSocket[plain.BusSocket, bytes]):
 
     _kind = plain.BusSocket
 
-    def join(self, url: str, *, source: str = "") -> Group:
-        """Join a multicast group; as `bus.pattern.BusSocket.join`."""
-        return self.socket.join(url, source=source)
+    def join_group(self, url: str, *, source: str = "") -> Group:
+        """Join a multicast group; as `bus.pattern.BusSocket.join_group`."""
+        return self.socket.join_group(url, source=source)
 
     def send(self, data: Buffer) -> Coroutine[Any, Any, None]:
         """Send a message to all peers that are connected at the await; never waits.

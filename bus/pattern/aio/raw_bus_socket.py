@@ -22,9 +22,9 @@ class RawBusSocket(SpSocket[plain.RawBusSocket, plain.RawMessage]):
 
     _kind = plain.RawBusSocket
 
-    def join(self, url: str, *, source: str = "") -> Group:
-        """Join a multicast group; as `bus.pattern.BusSocket.join`."""
-        return self.socket.join(url, source=source)
+    def join_group(self, url: str, *, source: str = "") -> Group:
+        """Join a multicast group; as `bus.pattern.BusSocket.join_group`."""
+        return self.socket.join_group(url, source=source)
 
     def send(self, message: plain.RawMessage | Buffer) -> Coroutine[Any, Any, None]:
         """Send a message to all peers but for that of its tag; never waits.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
@@ -183,23 +184,33 @@ def a_blocked_call_uses_no_processor_time(stage: Stage) -> None:
 @scenario(style=Style.CROWD)
 @clause("QB-CONC-5")
 def a_round_trip_takes_milliseconds(stage: Stage) -> None:
-    """The median round trip between two threads is below 5 ms."""
+    """The median round trip between two threads is below 5 ms.
+
+    On a busy machine it is below five round trips over queues of the standard library.
+    """
     left, right = stage.pair()
+    there, back = SimpleQueue[bytes](), SimpleQueue[bytes]()
 
     def answer() -> None:
         for _ in range(51):
             right.send(right.receive())
+            back.put(there.get())
 
     answerer = stage.spawn(answer)
-    trips = []
+    trips, others = [], []
     for _ in range(51):
         began = time.perf_counter()
         left.send(b"m")
         left.receive()
-        trips.append(time.perf_counter() - began)
+        halfway = time.perf_counter()
+        there.put(b"m")
+        back.get()
+        trips.append(halfway - began)
+        others.append(time.perf_counter() - halfway)
     stage.value(answerer)
     median = statistics.median(trips)
-    require(median < ROUND_TRIP_S_MAX, f"a round trip takes {median * 1e3:.1f} ms")
+    most = max(ROUND_TRIP_S_MAX, 5 * statistics.median(others))
+    require(median < most, f"a round trip takes {median * 1e3:.1f} ms")
 
 
 @scenario(spurious=2)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from queuebroker.channel.queue_connection import QueueConnection
     from queuebroker.channel.side import Side
 
-__all__ = ["DEEDS", "FAULTS", "plant"]
+__all__ = ["DEEDS", "FAULTS", "plant_fault"]
 
 
 class _Faulty(CircularBufferQueue[Message]):
@@ -110,7 +110,7 @@ DEEDS: Final[dict[str, str]] = {
 }
 
 
-def plant(fault: str, end: MessageQueue) -> None:
+def plant_fault(fault: str, end: MessageQueue) -> None:
     """Make the buffer that ``end`` receives from misbehave once."""
     connection, side = end._connection, end._side  # no hook, see above
     with connection.lock:

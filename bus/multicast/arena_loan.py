@@ -1,13 +1,13 @@
-"""`Loan`: a buffer of an arena that its sender fills before it is published."""
+"""`ArenaLoan`: a buffer of an arena that its sender fills before it is published."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Loan"]
+__all__ = ["ArenaLoan"]
 
 
-class Loan(NamedTuple):
+class ArenaLoan(NamedTuple):
     """A message whose bytes are written in place, so that none is copied (MC-37).
 
     slab, lease: name it, as in a `Placement`.

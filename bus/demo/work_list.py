@@ -1,4 +1,4 @@
-"""`Agenda`: the files that are still to be done, and those handed out.
+"""`WorkList`: the files that are still to be done, and those handed out.
 
 If a worker leaves with a file, another worker gets that file. So there may be nothing
 to hand out now and something later, and no pass begins before the previous one is
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Agenda", "Item"]
+__all__ = ["Item", "WorkList"]
 
 Item = tuple[int, int]  # the pass, from 1, and the index of the file
 
 
-class Agenda:
+class WorkList:
     """The files of one pass after another.
 
     passes: the number of passes begun.

@@ -1,4 +1,4 @@
-"""`Network`: makes the processes of a bus find one another."""
+"""`ProcessNetwork`: makes the processes of a bus find one another."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from bus.links.comm_thread import CommThread
     from bus.threads.exchange import Exchange
 
-__all__ = ["Network"]
+__all__ = ["ProcessNetwork"]
 
 
-class Network(Protocol):
+class ProcessNetwork(Protocol):
     """The network of one process, or of several processes inside one."""
 
     def new_incarnation(self) -> int:

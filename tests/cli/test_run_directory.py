@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import AccessDeniedError, AccessList, BusConfig, Grant, Role
-from bus.cli.place import access_to, is_served, remedy, run_directory, user_id
+from bus.cli.run_directory import access_to, is_served, remedy, run_directory, user_id
 from bus.cli.target import Target
 from bus.links.run_directory import RunDirectory
 from specs.clauses import clause

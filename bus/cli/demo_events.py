@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.demo.crew import FAR, NEAR
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
+from bus.demo.worker_group import FAR, NEAR
 from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
     from bus.cli.progress import Progress
     from bus.demo.files import FileList
-    from bus.demo.messages import News
+    from bus.demo.messages import Event
 
 __all__ = ["Ticker"]
 
@@ -38,7 +38,7 @@ _LINKED: Final = {
 
 
 class Ticker:
-    """Shows news of the tasks, and the progress of the pass.
+    """Shows the events of the tasks, and the progress of the pass.
 
     two_machines: True if a lost worker was not killed, but cut off from this machine.
     """
@@ -53,9 +53,9 @@ class Ticker:
         self._bytes = 0
         self._otherwise = dict(_OTHERWISE)
 
-    def tell(self, news: News) -> None:
-        """Show one piece of news."""
-        match news:
+    def tell(self, event: Event) -> None:
+        """Show one event."""
+        match event:
             case Took(pass_number=number, index=index, size=size):
                 # After an outage two workers may do one file.
                 if index not in self._taken:
@@ -87,7 +87,7 @@ class Ticker:
                     f"{worker} {self._fate}; reported for {name}: {told}"
                     f" ({_HELD[told]}); {by} did the file {again}"
                 )
-            case Linked(event=event, seconds=seconds):
-                self._progress.keep(_LINKED[event].format(seconds))
-        if (otherwise := self._otherwise.pop(type(news), None)) is not None:
+            case Linked(event=change, seconds=seconds):
+                self._progress.keep(_LINKED[change].format(seconds))
+        if (otherwise := self._otherwise.pop(type(event), None)) is not None:
             self._progress.keep(f"  {otherwise}")

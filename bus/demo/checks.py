@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bus.journal.results import Result
     from bus.pipeline.folder import OutFolder
 
-__all__ = ["clear", "journals_of", "judge", "judge_again"]
+__all__ = ["check_record", "check_with_spark", "clear", "journals_of"]
 
 
 def clear(folder: OutFolder, own: Path) -> None:
@@ -56,7 +56,7 @@ def journals_of(folder: OutFolder) -> Path:
     return folder.path / "journal"
 
 
-def judge(folder: OutFolder, own: Path, processes: int) -> CheckResult:
+def check_record(folder: OutFolder, own: Path, processes: int) -> CheckResult:
     """Check the record in a folder in Python, and write the results beside it.
 
     own: the journal of this process.
@@ -79,7 +79,7 @@ def judge(folder: OutFolder, own: Path, processes: int) -> CheckResult:
     return found
 
 
-def judge_again(folder: OutFolder, progress: Callable[[str], None]) -> Result:
+def check_with_spark(folder: OutFolder, progress: Callable[[str], None]) -> Result:
     """Check the record with Spark, write the results again, and draw the report.
 
     progress: called with a few words at the beginning of each stage.

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-from bus.address import Address, is_system
-from bus.api.receiver import Receiver
-from bus.api.subscription import Subscription
-from bus.core.local.routing_table import Entry
-from bus.core.peer.relay import Relay
-from bus.core.peer.relay_counters import RelayCounters
-from bus.core.remote.known_machines import KnownMachines
-from bus.core.remote.remote_manager import RemoteManager
+from bus.address import Address
 from bus.machine_info import MachineInfo
 from bus.registration import Visibility
 from bus.shared_memory_info import SharedMemoryInfo
 from bus.specification import Specification
-from bus.threads.account import Account
-from bus.threads.comm import Comm
-from bus.threads.exchange import Exchange
-from bus.threads.thread_manager import ThreadManager
-from queuebroker import _sync
 
 __all__ = [
     "BusSnapshot",
@@ -34,7 +21,6 @@ __all__ = [
     "SubscriptionInfo",
     "TaskInfo",
     "ThreadInfo",
-    "inspect",
 ]
 
 
@@ -50,7 +36,7 @@ class Counters(Struct, frozen=True):
     expired: messages extracted after their deadline.
     returned: messages sent elsewhere, as the receiver deregistered or unsubscribed.
     unread, unread_bytes: messages that are unread now, and their size in bytes.
-    turned_away: messages refused, or dropped in favour of older ones; never accepted.
+    refused: messages rejected, or dropped in favour of older ones; never accepted.
     """
 
     accepted: int
@@ -60,7 +46,7 @@ class Counters(Struct, frozen=True):
     returned: int
     unread: int
     unread_bytes: int
-    turned_away: int
+    refused: int
 
 
 class SubscriptionInfo(Struct, frozen=True):
@@ -130,7 +116,7 @@ class ThreadInfo(Struct, frozen=True):
 class SentCounters(Struct, frozen=True):
     """The counters of messages sent to tasks of other processes (BUS-FLOW-7).
 
-    ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
+    ``posted == taken + dropped + returned + failed + in_doubt + in_transit``, always.
 
     posted: messages of all kinds, each counted when it enters a relay. If a returned
       message enters another relay, it is counted a second time.
@@ -140,7 +126,7 @@ class SentCounters(Struct, frozen=True):
     failed: messages that expired, found no room, or had no addressee.
     in_doubt: messages that may or may not have been taken: the link was lost before
       the acknowledgement.
-    present: messages that wait for a link, or are in transit.
+    in_transit: messages that wait for a link, or are in transit.
     """
 
     posted: int
@@ -149,7 +135,7 @@ class SentCounters(Struct, frozen=True):
     returned: int
     failed: int
     in_doubt: int
-    present: int
+    in_transit: int
 
 
 class RelayInfo(Struct, frozen=True):
@@ -199,7 +185,7 @@ class BusSnapshot(Struct, frozen=True):
     ignored_announcements: the number of ignored announcements of machines, by reason
       (BUS-DISC-11).
     shared_memory: the arena of this process, and its use of others (MC-39); None while
-      this process is alone on the bus, or if `BusConfig.arena` is False.
+      this process is alone on the bus, or if `BusConfig.shared_memory` is False.
     """
 
     bus: str
@@ -214,159 +200,3 @@ class BusSnapshot(Struct, frozen=True):
     machines: tuple[MachineInfo, ...]
     ignored_announcements: Mapping[str, int]
     shared_memory: SharedMemoryInfo | None
-
-
-def inspect(
-    exchange: Exchange, bus: str, managers: Iterable[ThreadManager]
-) -> BusSnapshot:
-    """Return a snapshot of a bus, without the tasks that the bus itself registers.
-
-    managers: the managers of the threads of the bus.
-    """
-    entries = exchange.query(
-        lambda: [
-            each
-            for each in exchange.manager.table
-            if not each.remote and not is_system(each.name)
-        ]
-    )
-    parked = exchange.query(exchange.manager.parked.waiting)
-    comm = exchange.comm
-    sent, peers = _NOTHING, tuple[PeerInfo, ...]()
-    machines: list[MachineInfo] = []
-    if comm is not None:
-        sent, peers = exchange.query(lambda: _of_others(comm.remote))
-        machines = exchange.query(lambda: _known_machines(comm.remote))
-    hosted = [(entry, entry.host) for entry in entries]
-    now = _sync.monotonic()
-    return BusSnapshot(
-        bus=bus,
-        machine=exchange.manager.machine,
-        process=exchange.manager.process,
-        threads=tuple(_thread_info(manager, hosted, now) for manager in managers),
-        tasks=tuple(
-            _task_info(entry, host) for entry, host in hosted if host is not None
-        ),
-        parked=parked,
-        peers=peers,
-        sent=sent,
-        notifying=None if comm is None else _notifying(comm),
-        machines=tuple(machines),
-        ignored_announcements={} if comm is None else dict(comm.ignored_announcements),
-        shared_memory=None if comm is None else comm.shared_memory(),
-    )
-
-
-def _of_others(remote: RemoteManager) -> tuple[SentCounters, tuple[PeerInfo, ...]]:
-    """Return the counters and the peers; the caller holds the exchange's lock."""
-    present = list(remote.topology.peers.values())
-    peers = tuple(
-        PeerInfo(
-            machine=peer.machine,
-            process=peer.key[1],
-            open=peer.session.ready,
-            sent=_sent(peer.counters, peer.all_relays()),
-            notifications=_sent(peer.notifications, [peer.audience]),
-            relays=tuple(
-                RelayInfo(each.entry.address, _sent(each.counters, [each]))
-                for each in peer.relays.values()
-                if not is_system(each.entry.name)
-            ),
-        )
-        for peer in present
-    )
-    relays = [relay for peer in present for relay in peer.all_relays()]
-    return _sent(remote.topology.counters, relays), peers
-
-
-def _known_machines(remote: RemoteManager) -> list[MachineInfo]:
-    """Return the other machines; the caller holds the exchange's lock."""
-    known = KnownMachines(remote.topology, remote.links)
-    return known.report(_sync.monotonic())
-
-
-def _sent(counters: RelayCounters, relays: Iterable[Relay]) -> SentCounters:
-    return SentCounters(
-        posted=counters.posted,
-        taken=counters.taken,
-        dropped=counters.dropped,
-        returned=counters.returned,
-        failed=counters.failed,
-        in_doubt=counters.in_doubt,
-        present=sum([each.present for each in relays]),
-    )
-
-
-_NOTHING: Final = SentCounters(0, 0, 0, 0, 0, 0, 0)
-
-
-def _thread_info(
-    manager: ThreadManager,
-    hosted: Iterable[tuple[Entry, ThreadManager | None]],
-    now: float,
-) -> ThreadInfo:
-    since = manager.scheduler.since
-    return ThreadInfo(
-        name=manager.name,
-        tasks=tuple(entry.name for entry, host in hosted if host is manager),
-        busy_s=None if since is None else max(0.0, now - since),
-        callbacks=manager.scheduler.callbacks,
-        wakeups=manager.inbox.wakeups,
-    )
-
-
-def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
-    receiver: Receiver = entry.mailbox.client
-    return TaskInfo(
-        address=entry.address,
-        visibility=entry.visibility,
-        thread=host.name,
-        commands=_counters(receiver.account),
-        subscriptions=tuple(
-            SubscriptionInfo(
-                each.specification,
-                _counters(each._account),
-                each._account.gap + each._account.behind,
-                each._account.missed,
-            )
-            for each in list(receiver.interests)
-            if isinstance(each, Subscription)
-        ),
-        questions=len(receiver.questions),
-        failures=receiver.failures,
-        late=receiver.asker.late,
-        unasked=receiver.responder.unasked,
-        undelivered=receiver.delivery_failures.undelivered,
-        no_subscriber=entry.no_subscriber,
-    )
-
-
-def _counters(account: Account) -> Counters:
-    return Counters(
-        accepted=account.accepted,
-        delivered=account.delivered,
-        dropped=account.dropped,
-        expired=account.expired,
-        returned=account.returned,
-        unread=account.unread,
-        unread_bytes=account.unread_bytes,
-        turned_away=account.turned_away,
-    )
-
-
-def _notifying(comm: Comm) -> Counters:
-    account = comm.account
-    # Under the lock: a batch reserves and releases room for many at a time.
-    with comm.audience.host.inbox.lock:
-        unread, unread_bytes = account.waiting
-        delivered, dropped = account.delivered, account.dropped
-    return Counters(
-        accepted=delivered + dropped + unread,
-        delivered=delivered,
-        dropped=dropped,
-        expired=0,
-        returned=0,
-        unread=unread,
-        unread_bytes=unread_bytes,
-        turned_away=0,
-    )

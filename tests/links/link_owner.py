@@ -1,4 +1,4 @@
-"""`Desk`: the owner of some links, without a bus, and the far ends of these links."""
+"""`LinkOwner`: the owner of some links, without a bus, and the far ends of these."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.testing import Run
 
-__all__ = ["Desk", "rest", "under_every_schedule", "under_some_schedules"]
+__all__ = ["LinkOwner", "rest", "under_every_schedule", "under_some_schedules"]
 
 
-class Desk:
+class LinkOwner:
     """A link pool and its owner, driven by one test.
 
     came: frames by link; None for the loss of the link.

@@ -1,4 +1,4 @@
-"""`Hall`: a task for which messages from another process are held back."""
+"""`ReceivingProcess`: a task for which messages of another process are held back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.threads.account import Account, Overflow
 
-__all__ = ["BYTES_MAX", "MESSAGES_MAX", "Far", "Hall", "Heard", "Held", "Reader"]
+__all__ = [
+    "BYTES_MAX",
+    "MESSAGES_MAX",
+    "Far",
+    "Heard",
+    "Held",
+    "Reader",
+    "ReceivingProcess",
+]
 
 # The bounds of the messages held back for one task.
 MESSAGES_MAX, BYTES_MAX = 4, 400
@@ -144,7 +152,7 @@ class _Resume:
         inbound_delivery.resume(self.entry)
 
 
-class Hall:
+class ReceivingProcess:
     """A process with one task that receives messages from remote senders."""
 
     def __init__(self, capacity: int, overflow: Overflow = "error") -> None:

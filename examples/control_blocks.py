@@ -1,6 +1,6 @@
 """One message for three recipients: the control blocks, step by step.
 
-Read it beside docs/explanation/multicast-blocks.md, which shows this output. Here two
+Read it beside docs/explanation/control-blocks.md, which shows this output. Here two
 bytearrays are the regions of the pool; on a bus they are shared memory.
 """
 

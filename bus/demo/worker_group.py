@@ -1,4 +1,4 @@
-"""`Crew`: the workers of a run, in threads or in processes, and the part of each.
+"""`WorkerGroup`: the workers of a run, in threads or in processes; the part of each.
 
 The processes may be on two machines.
 
@@ -22,12 +22,12 @@ __all__ = [
     "FAR",
     "NEAR",
     "PROCESSES_MAX",
-    "Crew",
     "Part",
+    "WorkerGroup",
     "late",
     "parts_of",
     "parts_on_two_machines",
-    "planted_of",
+    "worker_with_fault",
 ]
 
 BUS: Final = "demo"  # the name of the bus
@@ -106,7 +106,7 @@ def parts_on_two_machines(workers: int) -> tuple[Part, ...]:
     )
 
 
-def planted_of(parts: Sequence[Part]) -> str:
+def worker_with_fault(parts: Sequence[Part]) -> str:
     """Return the worker into whose queue a fault is injected.
 
     It is one that leaves anyway, if there is one. A killed worker would take the
@@ -117,7 +117,7 @@ def planted_of(parts: Sequence[Part]) -> str:
     return (left or live)[0]
 
 
-class Crew(Protocol):
+class WorkerGroup(Protocol):
     """Starts the workers, and waits for their end.
 
     names: of the workers. ahead: the largest number of files that each may hold.

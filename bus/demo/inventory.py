@@ -1,6 +1,6 @@
 """The result for a list of files: totals, largest, duplicates; and its comparison.
 
-`serial_stock` is the reference: a plain loop with `hashlib`, no thread, no channel.
+`serial_inventory` is the reference: a plain loop with `hashlib`, no thread, no channel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 if TYPE_CHECKING:
     from bus.demo.files import FileList
 
-__all__ = ["Comparison", "Stock", "serial_stock"]
+__all__ = ["Comparison", "Inventory", "serial_inventory"]
 
 
 @attrs.frozen(slots=True)
@@ -35,7 +35,7 @@ class Comparison:
 
 
 @attrs.define(slots=True)
-class Stock:
+class Inventory:
     """Size and SHA-256 of each file, by its index in the list.
 
     unread: why a file could not be read, by index.
@@ -73,7 +73,7 @@ class Stock:
         order = sorted(self.sizes, key=lambda index: (-self.sizes[index], index))
         return order[:count]
 
-    def compare(self, other: Stock) -> Comparison:
+    def compare(self, other: Inventory) -> Comparison:
         """Compare with another run over the same list."""
         known = self.digests.keys() | other.digests.keys()
         unreadable = self.unread.keys() | other.unread.keys()
@@ -86,14 +86,14 @@ class Stock:
         return Comparison(tuple(differing), tuple(sorted(known & unreadable)))
 
 
-def serial_stock(files: FileList) -> Stock:
+def serial_inventory(files: FileList) -> Inventory:
     """Read and hash all files in a plain loop."""
-    stock = Stock()
+    found = Inventory()
     for index in range(len(files)):
         try:
             content = files.read(index)
         except OSError as error:
-            stock.unread[index] = error.strerror or str(error)
+            found.unread[index] = error.strerror or str(error)
         else:
-            stock.add(index, len(content), hashlib.sha256(content).hexdigest())
-    return stock
+            found.add(index, len(content), hashlib.sha256(content).hexdigest())
+    return found

@@ -1,4 +1,4 @@
-"""Faults injected into a queue between processes; as `bus.demo.plant` for threads.
+"""Faults injected into a queue between processes; as `bus.demo.faults` for threads.
 
 They occur once, at the receiver, between the socket and the record: the record looks as
 if the queue had caused them.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bus.demo.recorded_queue import RecordedQueue
 
-__all__ = ["PLANTED", "plant_between_processes"]
+__all__ = ["QUEUE_FAULTS", "plant_fault_between_processes"]
 
 
 class _Lost:
@@ -78,8 +78,8 @@ class _Half:
         return message
 
 
-# The same names as `bus.demo.plant.FAULTS`.
-PLANTED: Final[
+# The same names as `bus.demo.faults.FAULTS`.
+QUEUE_FAULTS: Final[
     dict[str, Callable[[Callable[[], bytes], RecordedQueue], Callable[[], bytes]]]
 ] = {
     "lost": _Lost,
@@ -89,6 +89,6 @@ PLANTED: Final[
 }
 
 
-def plant_between_processes(fault: str, queue: RecordedQueue) -> None:
+def plant_fault_between_processes(fault: str, queue: RecordedQueue) -> None:
     """Make the receiving end of ``queue`` misbehave once, before the record."""
-    queue.receive_with(PLANTED[fault](queue.receive_raw, queue))
+    queue.receive_with(QUEUE_FAULTS[fault](queue.receive_raw, queue))
