@@ -224,7 +224,7 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert (batch.acknowledged, batch.extracted) == (3, 2)
     assert one.ack_at is None
     assert one.flush(NOW + 1) == []
-    assert one.acks.next_check(NOW, ready=True) == NOW + 25 * LIMITS.ack_delay_s
+    assert one.acks.next_check(NOW, ready=True) == NOW + 50 * LIMITS.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
 

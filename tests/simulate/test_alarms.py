@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.core.peer.delayed_acks import _EXCHANGE
 from bus.core.peer.relay import Dismissal
 from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.remote.relays import _is_provisional
@@ -51,7 +52,7 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
         for relay in peer.active_relays():
             yield Rank.MESSAGES, relay.next_deadline()
         if peer.session.ready:
-            later = now + 25 * waits.ack_delay_s
+            later = now + _EXCHANGE * waits.ack_delay_s
             at = later if peer.acks.in_exchange else peer.acks.due_at
             if at is not None and at > now:  # else the next flush acknowledges
                 yield Rank.ACKNOWLEDGEMENTS, at
