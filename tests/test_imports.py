@@ -185,7 +185,7 @@ def test_a_bus_loads_no_feature_that_it_does_not_use(
 ) -> None:
     monkeypatch.setenv("BUS_RUN_DIR", str(tmp_path))
     imported = _loaded_by("from bus import open_bus", whole=True)
-    code = "import bus; bus.open_bus(config=bus.BusConfig(arena=False)).close()"
+    code = "import bus; bus.open_bus(config=bus.BusConfig(shared_memory=False)).close()"
     opened = _loaded_by(code, whole=True)
 
     assert [each for each in opened if each.startswith(UNUSED)] == []
