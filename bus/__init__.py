@@ -73,7 +73,6 @@ if TYPE_CHECKING:
         WrongProcessError,
     )
     from bus.loan import Loan
-    from bus.machine_info import MachineInfo, MachineState
     from bus.message import (
         NOREPLY,
         Incoming,
@@ -88,19 +87,19 @@ if TYPE_CHECKING:
     from bus.registration import Visibility
     from bus.role import Role
     from bus.service import Service
-    from bus.shared_memory_info import (
-        ArenaRecipientInfo,
-        LentViewsInfo,
-        LongMessageCounters,
-        SharedMemoryInfo,
-        SlabInfo,
-    )
     from bus.snapshot import (
+        ArenaRecipientInfo,
         BusSnapshot,
         Counters,
+        LentViewsInfo,
+        LongMessageCounters,
+        MachineInfo,
+        MachineState,
         PeerInfo,
         RelayInfo,
         SentCounters,
+        SharedMemoryInfo,
+        SlabInfo,
         SubscriptionInfo,
         TaskInfo,
         ThreadInfo,
@@ -170,16 +169,14 @@ __all__ = [  # noqa: RUF022 # grouped by module
     # payload
     "Loan",
     "Payload",
-    # machine_info
+    # snapshot
     "MachineInfo",
     "MachineState",
-    # shared_memory_info
     "SharedMemoryInfo",
     "SlabInfo",
     "ArenaRecipientInfo",
     "LongMessageCounters",
     "LentViewsInfo",
-    # snapshot
     "Counters",
     "BusSnapshot",
     "PeerInfo",
@@ -224,18 +221,17 @@ _HOMES: Final = {
     ),
     "loan": ("Loan",),
     "payload": ("Payload",),
-    "machine_info": ("MachineInfo", "MachineState"),
     "network": ("DiscoveryScope", "Network"),
     "role": ("Role",),
     "service": ("Service",),
-    "shared_memory_info": (
+    "snapshot": (
+        "MachineInfo",
+        "MachineState",
         "SharedMemoryInfo",
         "SlabInfo",
         "ArenaRecipientInfo",
         "LongMessageCounters",
         "LentViewsInfo",
-    ),
-    "snapshot": (
         "Counters",
         "BusSnapshot",
         "PeerInfo",

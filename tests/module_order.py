@@ -110,8 +110,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "durability",
         "keys",
         "network",
-        "machine_info",
-        "shared_memory_info",
         "snapshot",
         "at_exit",
         "core",
@@ -488,9 +486,9 @@ TABLE = "features"
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
     "model": """
-        access address arrays config empty_view error_text errors/ events machine_info
-            message payload payload_depth payload_size registration rights role
-            shared_memory_info snapshot specification
+        access address arrays config empty_view error_text errors/ events message
+            payload payload_depth payload_size registration rights role snapshot
+            specification
     """,
     "kernel": """
         core: __init__ deadlines hooks timers peer/

@@ -62,7 +62,7 @@ from bus.pattern import (
     SocketStats,
     device,
 )
-from bus.shared_memory_info import (
+from bus.snapshot import (
     ArenaRecipientInfo,
     LentViewsInfo,
     LongMessageCounters,

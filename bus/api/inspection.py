@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
     from bus.core.peer.relay_counters import RelayCounters
     from bus.core.remote.remote_manager import RemoteManager
-    from bus.machine_info import MachineInfo
-    from bus.shared_memory_info import SharedMemoryInfo
+    from bus.snapshot import MachineInfo, SharedMemoryInfo
     from bus.threads.account import Account
     from bus.threads.comm import Comm
     from bus.threads.exchange import Exchange

@@ -12,7 +12,7 @@ from bus.cli.live import joined, live_options
 from bus.cli.queries import Answers, query_other_machines, query_own_machine
 from bus.cli.text import show_table
 from bus.journal.wording import printable
-from bus.machine_info import MachineState
+from bus.snapshot import MachineState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

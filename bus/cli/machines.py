@@ -11,7 +11,7 @@ from bus.cli.live import joined, live_options
 from bus.cli.queries import ask_master
 from bus.cli.text import ignored_line, show_table
 from bus.journal.wording import printable
-from bus.machine_info import MachineState
+from bus.snapshot import MachineState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from bus.links.gateway_address import address_for_master, split_gateway_address
 from bus.links.gateway_requests import (
-    GATEWAY_PORT,
     NO_LIMIT,
     NOT_TRUSTED,
     DialInside,
@@ -20,7 +19,7 @@ from bus.links.gateway_requests import (
     answer_in,
     encode,
 )
-from bus.links.link_helpers import PORT
+from bus.links.link_helpers import GATEWAY_PORT, PORT
 from queuebroker import _sync
 from queuebroker.errors import QueueBrokerError
 from queuebroker.sockets import SocketMessageQueue

@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 import msgspec
 
 __all__ = [
-    "GATEWAY_PORT",
     "NOT_TRUSTED",
     "NO_LIMIT",
     "Answer",
@@ -30,7 +29,6 @@ __all__ = [
     "request_in",
 ]
 
-GATEWAY_PORT: Final = 2  # the port of a broker at which a gateway is asked
 NO_LIMIT: Final = 2**32 - 1  # of the length of a frame
 NOT_TRUSTED: Final = (
     "the user of the process lacks full rights, which a gateway needs: grant them in "

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from bus.links.gateway_address import split_gateway_address
 from bus.links.gateway_client import LinkEnd
 from bus.links.gateway_requests import (
-    GATEWAY_PORT,
     NOT_TRUSTED,
     Answer,
     DialInside,
@@ -31,6 +30,7 @@ from bus.links.gateway_requests import (
     encode,
     request_in,
 )
+from bus.links.link_helpers import GATEWAY_PORT
 from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
 from queuebroker.errors import DisconnectedError, QueueBrokerError

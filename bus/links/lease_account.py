@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bus.shared_memory_info import LongMessageCounters
+from bus.snapshot import LongMessageCounters
 from queuebroker import _sync
 
 __all__ = ["LeaseAccount"]

@@ -19,7 +19,7 @@ from bus.errors import WireError
 from bus.multicast.open_memory import open_memory
 from bus.multicast.placement import Placement
 from bus.multicast.slab_mappings import SlabMappings
-from bus.shared_memory_info import LentViewsInfo
+from bus.snapshot import LentViewsInfo
 from queuebroker import _sync
 
 if TYPE_CHECKING:

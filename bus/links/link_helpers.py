@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from bus.threads.inbox import Inbox
     from queuebroker.channel.message_queue import MessageQueue
 
-__all__ = ["PORT", "LinkHelpers"]
+__all__ = ["GATEWAY_PORT", "PORT", "LinkHelpers"]
 
-PORT: Final = 1  # the port of a broker on which links are accepted
+# The ports of a broker on which links are accepted, and requests to a gateway.
+PORT: Final = 1
+GATEWAY_PORT: Final = 2
 
 
 class LinkHelpers:

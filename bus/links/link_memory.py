@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
     from bus.links.lent_bodies import LentBodies
     from bus.links.shared_bodies import SharedBodies
-    from bus.shared_memory_info import SharedMemoryInfo
+    from bus.snapshot import SharedMemoryInfo
     from bus.threads.loan_request import LoanRequest
 
 __all__ = ["LinkMemory"]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bus.links.link_pool import LinkPool
     from bus.links.link_setup import LinkSetup
     from bus.links.relay_outbox import Posted, RelayOutbox
-    from bus.shared_memory_info import SharedMemoryInfo
+    from bus.snapshot import SharedMemoryInfo
     from bus.threads.exchange import Exchange
     from bus.threads.inbox import Inbox
     from bus.threads.loan_request import LoanRequest

@@ -21,7 +21,7 @@ from bus.errors import ArenaFullError
 from bus.links.lease_account import LeaseAccount
 from bus.links.task_loans import TaskLoans
 from bus.multicast.slab_set import buffer_bytes_for
-from bus.shared_memory_info import ArenaRecipientInfo, SharedMemoryInfo, SlabInfo
+from bus.snapshot import ArenaRecipientInfo, SharedMemoryInfo, SlabInfo
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bus.core.wire.memory_frames import Release, SlabAnswer
     from bus.multicast.arena import Arena, SlabState
     from bus.multicast.arena_loan import ArenaLoan
-    from bus.shared_memory_info import LentViewsInfo
+    from bus.snapshot import LentViewsInfo
 
 __all__ = ["SharedBodies"]
 

@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.core.peer.limits import Limits
-from bus.links.gateway_requests import GATEWAY_PORT
-from bus.links.link_helpers import PORT
+from bus.links.link_helpers import GATEWAY_PORT, PORT
 from queuebroker import _sync
 from queuebroker.errors import BrokerNameInUseError
 from queuebroker.meeting.broker_manager import BrokerManager

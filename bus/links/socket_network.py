@@ -26,7 +26,6 @@ from bus.links.gateway_address import (
     gateway_address,
     split_gateway_address,
 )
-from bus.links.gateway_client import GatewayClient
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
 from bus.links.machine_discovery import MachineDiscovery
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.keys.machine_keys import MachineKeys
-    from bus.links.gateway_client import LinkEnd
+    from bus.links.gateway_client import GatewayClient, LinkEnd
     from bus.links.gateway_server import GatewayServer
     from bus.links.link_policy import LinkBroker
     from bus.rights import Credentials
@@ -84,9 +83,10 @@ class SocketNetwork:
         )
         self._machine: str = ""
         self._process: str = ""
-        # All None until there is a comm thread; no gateway without a network.
+        # All None until there is a comm thread; the last two also without a network.
         self._exchange: Exchange | None = None
         self._comm: CommThread | None = None
+        self._client: GatewayClient | None = None
         self._gateway: GatewayServer | None = None
         self._failure: str = ""  # of the last attempt to become master
         self._role: Final = role
@@ -97,12 +97,6 @@ class SocketNetwork:
         )
         self._discovery: Final = MachineDiscovery(
             self._network, config, self._keys, self._listeners
-        )
-        self._client: Final = GatewayClient(
-            self.directory.master,
-            self._trust,
-            timeout_s=config.connect_timeout_s,
-            frame_bytes_max=Limits.of(config).frame_bytes_max,
         )
 
     def _machine_keys(self) -> MachineKeys | None:
@@ -168,13 +162,7 @@ class SocketNetwork:
             self._listeners.on_rejected = comm.on_rejected
             self._exchange, self._comm = exchange, comm
             if self._network.has_links:
-                from bus.links.gateway_server import (  # noqa: PLC0415 - as above
-                    GatewayServer,
-                )
-
-                self._gateway = GatewayServer(
-                    process, self._client, self._trust, self._network, self
-                )
+                self._begin_gateway(process)
             for broker in brokers:
                 self._serve_gateway(broker)
             if master:
@@ -191,6 +179,21 @@ class SocketNetwork:
                 raise AccessDeniedError(f"join bus {self.bus!r}", fact) from None
             raise
         return comm
+
+    def _begin_gateway(self, process: str) -> None:
+        """Reach other machines from now on, directly or through masters."""
+        from bus.links.gateway_client import GatewayClient  # noqa: PLC0415 - as above
+        from bus.links.gateway_server import GatewayServer  # noqa: PLC0415 - as above
+
+        self._client = GatewayClient(
+            self.directory.master,
+            self._trust,
+            timeout_s=self._config.connect_timeout_s,
+            frame_bytes_max=Limits.of(self._config).frame_bytes_max,
+        )
+        self._gateway = GatewayServer(
+            process, self._client, self._trust, self._network, self
+        )
 
     def _serve_gateway(self, broker: SocketQueueBroker) -> None:
         """Serve the requests to the gateway that come to a broker."""
@@ -295,7 +298,7 @@ class SocketNetwork:
             QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
         """
         dialled: LinkEnd | None = None
-        if self._gateway is None:
+        if self._client is None:
             found = broker.connect(address, PORT, timeout=timeout_s, required=True)
             queue = found if isinstance(found, SocketMessageQueue) else None
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
     from bus.payload import Payload
-    from bus.shared_memory_info import SharedMemoryInfo
+    from bus.snapshot import SharedMemoryInfo
     from bus.threads.loan_request import LoanRequest
 
 __all__ = ["Comm", "NotificationAccount"]

@@ -8,7 +8,7 @@ from bus.core.discovery.machine_table import Change
 from bus.core.remote.known_machines import KnownMachines
 from bus.core.remote.master_dialler import DialFailure
 from bus.core.wire import LinkKind, Ping, Pong, Reason, Refused
-from bus.machine_info import MachineInfo, MachineState
+from bus.snapshot import MachineInfo, MachineState
 from specs.clauses import clause
 from tests.core.test_discovered_machines import ADDRESS, heard
 from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames

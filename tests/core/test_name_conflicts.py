@@ -7,8 +7,8 @@ import pytest
 from bus.core.discovery.machine_table import CONFLICTS_S, Change
 from bus.core.remote.name_conflicts import REMEDY
 from bus.core.wire import Error, Ping, Pong, Reason
-from bus.machine_info import MachineState
 from bus.rights import Credentials
+from bus.snapshot import MachineState
 from specs.clauses import clause
 from tests.core.test_discovered_machines import ADDRESS, heard
 from tests.core.test_known_machines import known

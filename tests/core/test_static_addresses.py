@@ -14,7 +14,7 @@ from bus.core.local.process_manager import ProcessManager
 from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
-from bus.core.wire import Eliminate, Error, LinkKind, Reason, Refused
+from bus.core.wire import Eliminate, Error, LinkKind, Reason, Refused, Role
 from bus.registration import RegistrationId
 from bus.rights import Credentials
 from specs.clauses import clause
@@ -29,17 +29,24 @@ LIMITS = Limits.of(BusConfig())
 
 
 class Master:
-    """The master of a machine, with the lines of its log."""
+    """A process, by default the master of its machine, with the lines of its log."""
 
     def __init__(
-        self, machine: str, *static: str, incarnation: int = 1, machine_id: str = ""
+        self,
+        machine: str,
+        *static: str,
+        incarnation: int = 1,
+        machine_id: str = "",
+        process: str = "p",
+        role: Role = Role.MASTER,
     ) -> None:
         self.log: list[str] = []
         me = identity(
             machine,
             machine_id=machine_id or machine,
-            process="p",
+            process=process,
             incarnation=incarnation,
+            role=role,
         )
         topology = Topology(
             me,
@@ -51,7 +58,7 @@ class Master:
         )
         manager = ProcessManager(
             machine,
-            "p",
+            process,
             parked_per_name=9,
             parked_in_all=9,
             resolve_timeout_s=5.0,
@@ -68,7 +75,13 @@ class Master:
         self.redial = self.remote.machines.redial_at
 
     def dials(
-        self, number: int, address: str, machine: str | None, now: float = 0.0
+        self,
+        number: int,
+        address: str,
+        machine: str | None,
+        now: float = 0.0,
+        *,
+        outside: bool = True,
     ) -> list[Action]:
         """Take over a link to an address, with the machine that is proved there."""
         return self.remote.on_link_dialled(
@@ -76,7 +89,7 @@ class Master:
             LinkKind.SIGNALLING,
             (address, ""),
             now,
-            Credentials(machine=machine, outside=True),
+            Credentials(machine=machine, outside=outside),
         )
 
 
@@ -88,15 +101,16 @@ def connect(
     proved: str | None,
     now: float = 0.0,
     host: str = "",
+    outside: bool = True,
 ) -> None:
-    """Let one master dial another, and deliver all frames of the link.
+    """Let one process dial a master, and deliver all frames of the link.
 
-    host: from which it dials.
+    host: from which it dials. outside: False if both are on one machine.
     """
     mine = None if proved is None else one.remote.topology.me.machine
-    credentials = Credentials(machine=mine, outside=True, host=host)
+    credentials = Credentials(machine=mine, outside=outside, host=host)
     two.remote.on_link_accepted(number, now, credentials)
-    dialled = frames(one.dials(number, address, proved, now))
+    dialled = frames(one.dials(number, address, proved, now, outside=outside))
     pending = [(two, frame) for frame in dialled]
     while pending:
         to, frame = pending.pop(0)

@@ -13,13 +13,13 @@ from bus.config import BusConfig
 from bus.demo.cable import Cable
 from bus.links.gateway_client import GatewayClient
 from bus.links.gateway_requests import (
-    GATEWAY_PORT,
     Answer,
     DialInside,
     DialOutside,
     Vouch,
 )
 from bus.links.gateway_server import GatewayServer
+from bus.links.link_helpers import GATEWAY_PORT
 from bus.links.peer_trust import PeerTrust
 from bus.network import Network
 from queuebroker import BrokerManager

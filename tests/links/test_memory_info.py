@@ -13,7 +13,7 @@ from bus.core.wire.memory_frames import CloseSlab, Release, SlabAnswer
 from bus.links.lease_account import LeaseAccount
 from bus.links.lent_bodies import LentBodies
 from bus.links.shared_bodies import SharedBodies
-from bus.shared_memory_info import (
+from bus.snapshot import (
     ArenaRecipientInfo,
     LentViewsInfo,
     LongMessageCounters,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bus.core.wire import Frame
-    from bus.shared_memory_info import SharedMemoryInfo
+    from bus.snapshot import SharedMemoryInfo
     from bus.threads.inbox import Inbox
     from queuebroker.channel.message_queue import MessageQueue
 

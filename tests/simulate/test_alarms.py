@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bus.core.local.local_subscriptions import subscriptions_of
+from bus.core.peer.delayed_acks import _EXCHANGE
 from bus.core.peer.relay import Dismissal
 from bus.core.remote.any_machine import AnyMachineSearches
 from bus.core.remote.relays import _is_provisional
@@ -17,6 +18,7 @@ from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.timers import Rank
 from tests.simulate.process import LIMITS
 from tests.simulate.run import run
+from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +54,7 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
         for relay in peer.active_relays():
             yield Rank.MESSAGES, relay.next_deadline()
         if peer.session.ready:
-            later = now + 25 * waits.ack_delay_s
+            later = now + _EXCHANGE * waits.ack_delay_s
             at = later if peer.acks.in_exchange else peer.acks.due_at
             if at is not None and at > now:  # else the next flush acknowledges
                 yield Rank.ACKNOWLEDGEMENTS, at
@@ -103,23 +105,17 @@ def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float]]:
                 yield Rank.IDLE_RELAYS, since + linger_s
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [*range(2), *(pytest.param(each, marks=pytest.mark.deep) for each in range(2, 20))],
-)
-@pytest.mark.parametrize("machines", [1, 2])
-def test_no_part_has_a_deadline_before_its_alarm(
-    machines: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So no deadline is missed, although no round asks the parts for theirs."""
-    checked, tick = set(), RemoteManager.tick
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> set[Rank]:
+    """Check the alarms around each tick; return the parts that had a deadline."""
+    ranks, tick = set[Rank](), RemoteManager.tick
 
     def check(remote: RemoteManager, now: float) -> None:
         alarms = {each.rank: each for each in remote.topology.timers._alarms}
         for rank, deadline in deadlines(remote, now):
             if deadline is not None:
                 assert alarms[rank].at <= deadline
-                checked.add(rank)
+                ranks.add(rank)
 
     def checked_tick(remote: RemoteManager, now: float) -> list[Action]:
         check(remote, now)
@@ -128,8 +124,38 @@ def test_no_part_has_a_deadline_before_its_alarm(
         return actions
 
     monkeypatch.setattr(RemoteManager, "tick", checked_tick)
+    return ranks
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [*range(2), *(pytest.param(each, marks=pytest.mark.deep) for each in range(2, 20))],
+)
+@pytest.mark.parametrize("machines", [1, 2])
+def test_no_part_has_a_deadline_before_its_alarm(
+    machines: int, seed: int, monkeypatch: pytest.MonkeyPatch, checked: set[Rank]
+) -> None:
+    """So no deadline is missed, although no round asks the parts for theirs."""
     limits = replace(LIMITS, keep_alive_s=0.5, lease_s=2.0)
     monkeypatch.setattr("tests.simulate.run.LIMITS", limits)
 
     assert run(seed, machines=machines) is None
     assert Rank.KEEP_ALIVE in checked
+
+
+def test_the_successor_of_a_lost_master_and_the_heirs_of_its_requests_have_alarms(
+    checked: set[Rank],
+) -> None:
+    """A process adopts a subscription; the new master waits for others to join."""
+    stage = Stage(slaves=3, machines=2)
+    stage.task("news", "s1", "m2")
+    hearer = stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "ism://m2/news")
+    stage.soon()
+
+    stage.process("s1").die()
+    stage.soon(1.0)
+    stage.world.promote(stage.process("s3"))
+    stage.soon(1.0)
+
+    assert {Rank.ADOPTED_SUBSCRIPTIONS, Rank.CONFIRMATIONS, Rank.NAMES} <= checked

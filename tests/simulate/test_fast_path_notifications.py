@@ -86,7 +86,7 @@ def test_a_notification_is_delivered_once_though_its_link_is_lost(
 @clause("BUS-FLOW-7", "BUS-RELAY-9")
 def test_a_notification_is_acknowledged_though_nothing_follows_it() -> None:
     talk = Notices(fast_paths=1.0)
-    talk.stage.soon(_ACKNOWLEDGED_S)  # so that no earlier one is unacknowledged
+    talk.stage.soon(_ACKNOWLEDGED_S)  # until the earlier ones are acknowledged
     posted = talk.to.notifications.posted
     number = talk.near.notify(talk.notifier)
     audience, counters = talk.to.audience, talk.to.counters

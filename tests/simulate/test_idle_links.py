@@ -65,6 +65,7 @@ def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
     d.process.deregister(d)
     stage.soon(3 * LIMITS.linger_s)
     assert stage.links("s2", "s3") == 1
+    assert f.process.key in d.process.remote.idle_links._since  # it is checked again
 
     stage.release(f)
     stage.soon(3 * LIMITS.linger_s)

@@ -315,8 +315,8 @@ def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
     relay = stage.relays("s2")["f"]
     before = kept(relay)
 
-    letters = [d.process.command(d, "f", asks=True, timeout=1.0) for _ in range(60)]
-    stage.soon(0.8)
+    letters = [d.process.command(d, "f", asks=True, timeout=2.0) for _ in range(60)]
+    stage.soon(1.5)
     late = [each for each in letters if not each.answers]
     assert [each.payload for each in f.kept] == [each.number for each in late]
     assert len(relay.asked) == len(late) >= 10

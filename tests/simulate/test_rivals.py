@@ -12,7 +12,7 @@ import pytest
 from bus.config import BusConfig
 from bus.core.peer.limits import Limits
 from bus.core.remote.known_machines import KnownMachines
-from bus.machine_info import MachineState
+from bus.snapshot import MachineState
 from specs.clauses import clause
 from tests.simulate.mesh import Mesh
 

@@ -20,23 +20,23 @@ from bus.address import Address, is_anywhere, name_anywhere
 from bus.core.deadlines import Deadlines
 from bus.core.local.actions import FeatureAction
 from bus.core.local.remote import AnyMachine
+from bus.core.local.routing_table import Entry
 from bus.core.remote.requests import AnswerCollector, check_passed_on
 from bus.core.timers import Rank
 from bus.core.wire import Error, Reason
+from bus.message import Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from bus.core.local.actions import Action
     from bus.core.local.process_manager import ProcessManager
-    from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.relays import Relays
     from bus.core.remote.requests import Request, Requests
     from bus.core.remote.topology import Topology
     from bus.core.wire import AddRelay, RequestId, Search
-    from bus.message import Incoming
     from bus.registration import RegistrationId
 
 __all__ = ["AnyMachineNames", "AnyMachineSearches", "Bind", "Candidates"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.remote.name_conflicts import REMEDY
-from bus.machine_info import MachineInfo, MachineState
+from bus.snapshot import MachineInfo, MachineState
 
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer

@@ -67,11 +67,6 @@ class MasterDialler:
         self._delay_s: float = REDIAL_S
         self.redial_at: float | None = None
 
-    def begin(self) -> None:
-        """Dial the master, unless this process is the master."""
-        self.redial_at = None  # a new master had to dial the previous one
-        self.dial()
-
     def dial(self) -> None:
         """Dial the master, unless this process is the master, or has a link with it."""
         topology = self._topology

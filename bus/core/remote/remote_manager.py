@@ -110,13 +110,12 @@ class RemoteManager:
             topology, manager, self.name_registry, self.relays
         )
         self.idle_relays: Final = IdleRelays(topology, self.relays)
-        self._dialler: Final = MasterDialler(topology, master)
         self.machines: Final = MachineDialler(topology, static)
         self.links: Final = LinkTable(
             topology,
             self.relays,
             self._undelivered_messages,
-            self._dialler,
+            MasterDialler(topology, master),
             self.machines,
         )
         self.idle_links: Final = IdleLinks(
@@ -214,7 +213,7 @@ class RemoteManager:
             self.subscribed_peers = hooks.peers or self.subscribed_peers
         self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
-        self._dialler.begin()
+        self.links.dialler.dial()
         self.machines.begin(now)
         return self.topology.take_actions()
 
@@ -230,7 +229,6 @@ class RemoteManager:
         for each in self._hooks:
             each.on_master(now)
         self.name_registry.become_master(now, others)
-        self._dialler.begin()
         self.machines.begin(now)
         return self.topology.take_actions()
 
