@@ -64,6 +64,24 @@ def test_the_relay_of_a_deregistered_task_leaves_no_deadline() -> None:
 
 
 @clause("BUS-DEREG-13")
+def test_a_relay_whose_user_left_before_the_first_extraction_is_released() -> None:
+    """Until then only a third party has reported its task, which sends nothing here."""
+    stage = used_link()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.hold(f)
+    stage.send(d, "f")
+    stage.soon()
+    assert stage.relays("s2")["f"].provisional
+    d.process.deregister(d)
+    stage.soon()
+
+    stage.release(f)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert set(stage.relays("s2")) == {"b"}
+
+
+@clause("BUS-DEREG-13")
 def test_a_superseded_relay_is_released_when_no_task_uses_it() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")

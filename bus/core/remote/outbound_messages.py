@@ -376,7 +376,10 @@ class OutboundMessages:
     def _on_extracted(self, peer: Peer, number: int, extracted: int) -> None:
         relay = peer.relays.get(number)
         if relay is not None:
-            relay.provisional = False  # it extracted a message
+            if relay.provisional:
+                relay.provisional = False  # it extracted a message
+                if not relay.users:  # the sender has left meanwhile
+                    self._relays.on_changed(relay)
             relay.on_extracted(extracted)
             self._relays.release_drained(relay)
 

@@ -43,7 +43,7 @@ class Relays:
     host: the host of relays, for their senders; relay_account: creates the account of
       each relay, which those senders use.
     proxies: the proxies of tasks of other buses, which use relays of this one.
-    on_changed: called for each relay just confirmed by its own process, or released.
+    on_changed: called for each relay just released, or confirmed by its own process.
       The `IdleRelays` provide it.
     """
 
