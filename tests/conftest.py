@@ -14,6 +14,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=among(25, 100),
+    max_examples=among(15, 100),
     derandomize=True,
     deadline=None,
     database=None,
@@ -71,6 +72,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     from tests.workers import Shares  # noqa: PLC0415 # not without it
 
     return Shares(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without garbage collections, and let workers share the compilation."""
+    gc.disable()
+    try:
+        if worker := getattr(session.config, "workerinput", None):
+            from tests.workers import import_modules  # noqa: PLC0415 # not without it
+
+            number, count = int(worker["workerid"][2:]), worker["workercount"]
+            import_modules(session.config.rootpath, session.config.args, number, count)
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(
@@ -115,7 +131,7 @@ def pytest_terminal_summary(
     if left_out := config.stash.get(_LEFT_OUT, 0):
         terminalreporter.write_line(
             f"{left_out} tests marked deep were left out, and most tests that explore"
-            " schedules tried a twentieth of them: TEST_DEEP=1 pytest runs it all"
+            " schedules tried a fortieth of them: TEST_DEEP=1 pytest runs it all"
             " (TEST_DEEP=0.2: all tests, a fifth of the schedules)"
         )
 
@@ -127,22 +143,27 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture(autouse=True)
-def own_run_directory() -> Iterator[Path]:
-    """Isolate the buses of a test, and of the programs it starts, from all others."""
+def own_run_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Isolate the buses of a test, and of the programs it starts, from all others.
+
+    It applies the other rules for every test as well: as fixtures of their own they
+    would take half a millisecond more, ten thousand times.
+    """
+    _keep_small_heap()
     # Short, since socket paths have a limit. The process that opens a bus creates it.
     folder = Path(tempfile.gettempdir())
     mode = folder.stat().st_mode
     path = folder / f"qb-{os.getpid()}-{next(_tests)}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BUS_RUN_DIR", str(path))
-        yield path
-    shutil.rmtree(path, ignore_errors=True)
-    # Other programs use it, too: without its sticky bit none of them could.
-    assert folder.stat().st_mode == mode, f"a test has changed the mode of {folder}"
+    with _nothing_left_behind(request.node):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BUS_RUN_DIR", str(path))
+            yield path
+        shutil.rmtree(path, ignore_errors=True)
+        # Other programs use it, too: without its sticky bit none of them could.
+        assert folder.stat().st_mode == mode, f"a test has changed the mode of {folder}"
 
 
-@pytest.fixture(autouse=True)
-def small_heap() -> None:
+def _keep_small_heap() -> None:
     """Exempt the objects of earlier tests, and of imports, from every collection.
 
     Many tests collect garbage. With Spark, pandas and Matplotlib loaded, a third of the
@@ -153,14 +174,14 @@ def small_heap() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+@contextmanager
+def _nothing_left_behind(item: pytest.Item) -> Iterator[None]:
     """Fail a test that leaves a thread, a descriptor or shared memory behind.
 
     A Spark session and its Java process live from the first test marked ``spark`` to
     the end of the run, so those tests are exempt.
     """
-    if request.node.get_closest_marker("spark"):
+    if item.get_closest_marker("spark"):
         yield
         return
     before = Snapshot.take()

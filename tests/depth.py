@@ -25,5 +25,5 @@ def among(few: int, many: int) -> int:
 
 
 def schedules(count: int) -> int:
-    """Return how many schedules to try: all or part in a deep run, else a twentieth."""
-    return among(-(-count // 20), count)
+    """Return how many schedules to try: all or part in a deep run, else a fortieth."""
+    return among(-(-count // 40), count)

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import ast
 import functools
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 import attrs
+
+from tests.kit.collector import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["Import", "Module", "Tree"]
+
+# The fields of a statement that hold statements.
+_BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 @attrs.frozen
@@ -53,11 +59,13 @@ class Module:
 
     name: dotted, such as "bus.journal.writer".
     is_package: whether it is the ``__init__.py`` of a package.
+    text: its source.
     body: its syntax tree.
     """
 
     name: str
     is_package: bool
+    text: str
     body: ast.Module
 
     @property
@@ -93,7 +101,7 @@ class Module:
 @functools.cache
 def _imports(module: Module, typing: bool) -> tuple[Import, ...]:
     found = list[Import]()
-    for node in ast.walk(module.body) if typing else _runtime_nodes(module.body):
+    for node in _statements(module.body, typing=typing):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found.append(Import(alias.name, None, alias.asname, node.lineno))
@@ -111,14 +119,16 @@ class Tree:
     modules: Mapping[str, Module]
 
     @classmethod
+    @uncollected()
     def read(cls, *packages: Path) -> Tree:
         """Parse all files of these packages; each path is a package's folder."""
         modules = {}
         for package in packages:
             for path in sorted(package.rglob("*.py")):
                 name = _dotted(package, path)
-                body = ast.parse(path.read_text(encoding="utf-8"))
-                modules[name] = Module(name, path.stem == "__init__", body)
+                text = path.read_text(encoding="utf-8")
+                is_package = path.stem == "__init__"
+                modules[name] = Module(name, is_package, text, ast.parse(text))
         return cls(modules)
 
     def below(self, *prefixes: str) -> list[Module]:
@@ -211,14 +221,20 @@ def _dotted(package: Path, path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Walk all nodes except those under ``if TYPE_CHECKING``."""
-    yield node
-    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
-    if isinstance(node, ast.If) and _is_type_checking(node.test):
-        children = node.orelse
-    for child in children:
-        yield from _runtime_nodes(child)
+def _statements(module: ast.Module, *, typing: bool) -> Iterator[ast.AST]:
+    """Walk the statements, the outer ones first: an expression imports nothing.
+
+    typing: also those under ``if TYPE_CHECKING``.
+    """
+    todo: deque[ast.AST] = deque([module])
+    while todo:
+        node = todo.popleft()
+        yield node
+        hidden = (
+            not typing and isinstance(node, ast.If) and _is_type_checking(node.test)
+        )
+        for field in _BLOCKS[1:] if hidden else _BLOCKS:
+            todo += getattr(node, field, ())
 
 
 def _is_type_checking(test: ast.expr) -> bool:

@@ -248,7 +248,7 @@ def test_a_wait_ends_when_its_bus_is_closed() -> None:
         waiting = threads.start(one.wait_for, LOG, None)
         until(lambda: len(one._exchange.manager.parked) == 1, "it waits")
 
-        one.close()
+        one.close(drain=0)
 
         with pytest.raises(UnknownTaskError):
             waiting.result(LIMIT_S)

@@ -356,6 +356,7 @@ def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
         until(lambda: two.inspect().parked == {"ism://elsewhere/u": 1}, "it is parked")
         assert one.inspect().parked == {}
         assert told == []
+        two.close(drain=0)  # else it waits for the name
 
 
 # Closed buses.
@@ -443,3 +444,4 @@ def test_closing_a_bus_cancels_the_interests_of_tasks_of_other_buses() -> None:
         assert isinstance(told[0].error, UnresolvedError)
         assert told[0].payload == 1
         assert one.inspect().parked == {"nobody": 1}
+        one.close(drain=0)  # else it waits for the name

@@ -17,9 +17,9 @@ def effort() -> Level:
     return Level(
         "brief",
         bound=2 if DEEP else 1,
-        random=among(4, 40),
-        limit=among(10, 200),
-        rounds=among(2, 20),
+        random=among(2, 40),
+        limit=among(5, 200),
+        rounds=among(1, 20),
         seconds=0.3 if DEEP else 0.1,
         volume=1,
     )

@@ -83,7 +83,7 @@ def _state(stream: IncomingStream[int]) -> tuple[object, ...]:
 
 
 @clause("AMO-3", "AMO-5", "AMO-9", "AMO-10", "AMO-14", "AMO-15")
-@settings(max_examples=among(60, 300))
+@settings(max_examples=among(30, 300))
 @given(
     first=st.sampled_from([1, 3, NUMBERS - 9]),
     ordered=st.booleans(),

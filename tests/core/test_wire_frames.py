@@ -276,7 +276,7 @@ LIKELY = st.one_of(
 
 @pytest.mark.deep
 @clause("BUS-WIRE-1")
-@settings(max_examples=among(200, 2_000))
+@settings(max_examples=among(100, 2_000))
 @given(LIKELY)
 def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     try:

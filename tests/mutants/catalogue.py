@@ -88,8 +88,9 @@ def changed(edits: Iterable[Edit]) -> dict[str, ast.Module]:
     trees: dict[str, ast.Module] = {}
     for edit in edits:
         file, name = file_of(edit.address)
-        tree = trees.setdefault(file, ast.parse(source(file)))
-        attrs.evolve(edit, address=name).apply(tree)
+        if file not in trees:
+            trees[file] = ast.parse(source(file))
+        attrs.evolve(edit, address=name).apply(trees[file])
     for file, tree in trees.items():
         try:
             compile(tree, file, "exec")

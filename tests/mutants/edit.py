@@ -84,10 +84,11 @@ class Edit:
     def _matches(self, tree: ast.Module) -> Iterator[_Match]:
         old, is_header = _parse(self.old)
         wanted = [_dump(each, header=is_header) for each in old]
+        kinds = [type(each) for each in old]
         expression = _expression(old)
         if expression is not None and _expression(_parse(self.new)[0]) is not None:
             for scope, _ in self._scopes(tree):
-                yield from _expressions(scope, ast.dump(expression))
+                yield from _expressions(scope, expression)
             return
         for scope, place in self._scopes(tree):
             if is_header and place and _dump(scope, header=True) == wanted[0]:
@@ -97,9 +98,12 @@ class Edit:
                     block = getattr(owner, field, None)
                     if not isinstance(block, list):
                         continue
-                    dumps = [_dump(each, header=is_header) for each in block]
                     for at in range(len(block) - len(wanted) + 1):
-                        if dumps[at : at + len(wanted)] == wanted:
+                        part = block[at : at + len(wanted)]
+                        # Few have the same types, and a text takes long to make.
+                        if [type(each) for each in part] == kinds and (
+                            [_dump(each, header=is_header) for each in part] == wanted
+                        ):
                             yield _Match(owner, field, at, len(wanted))
 
     def _scopes(self, tree: ast.Module) -> Iterator[tuple[ast.AST, _Match | None]]:
@@ -184,14 +188,15 @@ def _expression(statements: list[ast.stmt]) -> ast.expr | None:
     return None
 
 
-def _expressions(scope: ast.AST, wanted: str) -> Iterator[_Match]:
+def _expressions(scope: ast.AST, expression: ast.expr) -> Iterator[_Match]:
+    kind, wanted = type(expression), ast.dump(expression)
     for owner in ast.walk(scope):
         for field, value in ast.iter_fields(owner):
             if isinstance(value, list):
                 for at, each in enumerate(value):
-                    if isinstance(each, ast.expr) and ast.dump(each) == wanted:
+                    if type(each) is kind and ast.dump(each) == wanted:
                         yield _Match(owner, field, at)
-            elif isinstance(value, ast.expr) and ast.dump(value) == wanted:
+            elif type(value) is kind and ast.dump(value) == wanted:
                 yield _Match(owner, field, None)
 
 

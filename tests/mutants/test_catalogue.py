@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from specs.clauses import load_clauses
+from tests.kit.collector import uncollected
 from tests.mutants.catalogue import load_equivalents, load_faults, parse
 from tests.mutants.edit import Edit, MutantError
 from tests.mutants.library import LIBRARY, ROOT
@@ -25,6 +26,7 @@ class Outer:
 """
 
 
+@uncollected()
 def test_every_fault_applies() -> None:
     clauses = load_clauses()
     for fault in load_faults():

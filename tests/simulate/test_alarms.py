@@ -129,7 +129,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> set[Rank]:
 
 @pytest.mark.parametrize(
     "seed",
-    [*range(2), *(pytest.param(each, marks=pytest.mark.deep) for each in range(2, 20))],
+    [0, *(pytest.param(each, marks=pytest.mark.deep) for each in range(1, 20))],
 )
 @pytest.mark.parametrize("machines", [1, 2])
 def test_no_part_has_a_deadline_before_its_alarm(

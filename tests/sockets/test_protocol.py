@@ -39,7 +39,7 @@ from tests.sockets.test_frames import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EXAMPLES = among(60, 300)
+EXAMPLES = among(30, 300)
 
 
 def test_a_hello_and_a_welcome_open_a_connection() -> None:
