@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bus.api.bus import Bus
+from bus.api.features import features
 from bus.config import BusConfig
 from bus.journal.writer import Journal
 from bus.links.memory import MemoryNetwork
@@ -70,6 +71,7 @@ def memory_bus(
         config=config,
         network=network,
         journal=journal,
+        features=features(),
     ) as bus:
         if beside is not None:
             beside._node.start_comm()

@@ -152,6 +152,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "discovery",
         "local",
         "peer",
+        "hooks",
         "remote",
     ),
     "bus.core.discovery": (
@@ -232,7 +233,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "known_machines",
         "keep_alive",
         "idle_relays",
-        "new_addresses",
         "own_searches",
         "any_machine_searches",
         "resolver",
@@ -244,6 +244,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "task_announcer",
         "control_frames",
         "remote_manager",
+        "new_addresses",
         "fast_path",
         "frame_facts",
         "frame_monitor",
@@ -471,9 +472,10 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "new_exchange",
         "notification_iterator",
         "implicit_tasks",
-        "hand_over",
         "foreign_tasks",
         "bus",
+        "hand_over",
+        "features",
         "membership",
     ),
 }
@@ -489,7 +491,7 @@ PARTS: Mapping[str, str] = {
             payload payload_depth payload_size registration rights role specification
     """,
     "kernel": """
-        core: __init__ deadlines timers peer/
+        core: __init__ deadlines hooks timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
         core/remote: __init__ control_frames dial_failures fast_path handshake
@@ -519,7 +521,7 @@ PARTS: Mapping[str, str] = {
         service
         api: __init__ addresses arguments asker awaited_command awaited_outcome bus
             bus_thread bus_threads call command_handle delivery_failures foreign_tasks
-            implicit_tasks lifetime membership network_node new_exchange orphans
+            implicit_tasks lifetime network_node new_exchange orphans
             questions receiver reentry responder run_callback sender stuck_callback
             task task_owner task_registration unanswered
     """,
@@ -580,5 +582,6 @@ PARTS: Mapping[str, str] = {
         cli: __init__ bench conformance doctor exits finding json_text live numbers
             place progress suite talk target text
     """,
-    "root": "__init__ __main__ requirements testing",
+    # Here a bus gets its features.
+    "root": "__init__ __main__ requirements testing api: features membership",
 }

@@ -23,5 +23,6 @@ implicit_tasks                      the tasks of scripts
 network_node                        this process among the others
 foreign_tasks                       the end of a bus for tasks of other buses
 addresses, bus                      the entry point to all of these
-membership                          `open_bus`
+hand_over                           a task handed over to another process
+features, membership                `open_bus`, and the features that it gives a bus
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from bus.address import (
     Address,
@@ -29,11 +29,10 @@ from bus.api.arguments import (
 from bus.api.bus_thread import BusThread
 from bus.api.bus_threads import BusThreads
 from bus.api.foreign_tasks import release_foreign_tasks
-from bus.api.hand_over import Factory, accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime
 from bus.api.network_node import NetworkNode
-from bus.api.new_exchange import new_exchange
+from bus.api.new_exchange import Features, new_exchange
 from bus.api.orphans import Orphans
 from bus.api.receiver import Receiver
 from bus.api.reentry import guarded
@@ -58,7 +57,10 @@ from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.closable import Closable
 
-__all__ = ["Bus"]
+__all__ = ["Bus", "Factory"]
+
+# Receives the bus, the name to register, and the state; returns the task.
+Factory: TypeAlias = Callable[[Any, str, Any], Task]
 
 
 class Bus(Closable):
@@ -82,6 +84,7 @@ class Bus(Closable):
         network: Network | None = None,
         journal: Journal | None = None,
         durability: Durability | None = None,
+        features: Features | None = None,
     ) -> None:
         refuse_green_threads()
         check_bus_name(name)
@@ -91,12 +94,14 @@ class Bus(Closable):
         self.process: Final = fresh_name("p") if process is None else process
         check_module_name(self.process, what="process")
         self._config: Final = config_or_default(config)
+        self._features: Final = Features() if features is None else features
         number = 0 if network is None else network.new_incarnation()
         self._exchange, incarnation = new_exchange(
             Owner(name, self.machine, self.process, number),
             self._config,
             journal,
             durability,
+            self._features,
         )
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
@@ -247,7 +252,9 @@ class Bus(Closable):
             NameTakenError, AccessDeniedError, ValueError: as `register`.
             TypeError: ``factories`` is no mapping, or a factory no function.
         """
-        return accept_tasks(self, name, factories)
+        assert self._features.moving is not None
+        task: Task = self._features.moving().accept_tasks(self, name, factories)
+        return task
 
     def hand_over(
         self,
@@ -279,7 +286,10 @@ class Bus(Closable):
             RuntimeError: called within a callback.
             TypeError, ValueError: wrong arguments.
         """
-        return hand_over(self, task, to, factory, timeout)
+        assert self._features.moving is not None
+        moving = self._features.moving()
+        successor: Address = moving.hand_over(self, task, to, factory, timeout)
+        return successor
 
     # For scripts: these methods use an implicit private task for each calling thread.
 

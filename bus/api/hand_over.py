@@ -7,15 +7,14 @@ task that has left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bus.address import Address
 from bus.api.arguments import check_instance, wrong_type
 from bus.api.task import Task
-from bus.api.task_owner import TaskOwner
 from bus.error_text import error_text_of
 from bus.errors import (
     BusError,
@@ -34,16 +33,13 @@ from queuebroker.waiting.parking import pause, taken_lock
 
 if TYPE_CHECKING:
     from bus.api.arguments import Unset
-    from bus.api.bus_thread import BusThread
+    from bus.api.bus import Bus, Factory
     from bus.message import Incoming
 
-__all__ = ["Factory", "accept_tasks", "hand_over"]
+__all__ = ["accept_tasks", "hand_over"]
 
 # How often the start of a thread is checked, in seconds.
 _ALIVE_S: Final = 0.5
-
-# Receives the bus, the name to register, and the state; returns the task.
-Factory: TypeAlias = "Callable[[Any, str, Any], Task]"
 
 # How long the master may take to free the name of the former task, and the pause
 # between two attempts to claim it, in seconds.
@@ -54,26 +50,11 @@ _PAUSE_S: Final = 0.02
 _DOUBTFUL: Final = (CommandTimeoutError, InDoubtError, PeerLostError)
 
 
-class TaskBus(TaskOwner, Protocol):
-    """The bus, as far as it takes part in a hand-over."""
-
-    def call(
-        self, to: str | Address, payload: Any, *, timeout: float | Unset | None
-    ) -> Any:
-        """Send a command and wait for the answer."""
-
-    def here(self, name: str | None = None) -> BusThread:
-        """Return the calling thread, as one that hosts tasks."""
-
-    def register(self, name: str, *, thread: BusThread) -> Task:
-        """Register a task without a callback."""
-
-
 # The process that a task leaves.
 
 
 def hand_over(
-    bus: TaskBus,
+    bus: Bus,
     task: Task,
     to: str | Address,
     factory: str | None,
@@ -165,7 +146,7 @@ def _leave(task: Task, moved_to: str) -> Any:
 # The process that takes tasks.
 
 
-def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> Task:
+def accept_tasks(bus: Bus, name: str, factories: Mapping[str, Factory]) -> Task:
     """Take over tasks; see `Bus.accept_tasks`."""
     if not isinstance(factories, Mapping):
         raise wrong_type("factories", "a mapping of names to functions", factories)
@@ -201,7 +182,7 @@ def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> T
     return task
 
 
-def _serve(bus: TaskBus, task: Task, factories: Mapping[str, Factory]) -> None:
+def _serve(bus: Bus, task: Task, factories: Mapping[str, Factory]) -> None:
     errors = InternalErrors(f"the thread of task {task.address.module!r}")
     while True:
         try:
@@ -218,7 +199,7 @@ def _serve(bus: TaskBus, task: Task, factories: Mapping[str, Factory]) -> None:
             errors.on_error(error)
 
 
-def _respond(bus: TaskBus, factories: Mapping[str, Factory], message: Incoming) -> None:
+def _respond(bus: Bus, factories: Mapping[str, Factory], message: Incoming) -> None:
     try:
         answer = _take(bus, factories, message.payload)
     except Exception as error:  # noqa: BLE001 # of the request, or of a factory
@@ -227,7 +208,7 @@ def _respond(bus: TaskBus, factories: Mapping[str, Factory], message: Incoming) 
         message.respond(answer)
 
 
-def _take(bus: TaskBus, factories: Mapping[str, Factory], request: Any) -> str | None:
+def _take(bus: Bus, factories: Mapping[str, Factory], request: Any) -> str | None:
     """Make the task of a request; without a name, only look for the factory."""
     if not isinstance(request, Mapping) or "factory" not in request:
         raise ValueError(f"only Bus.hand_over sends commands here, got {request!r}")
@@ -249,7 +230,7 @@ def _take(bus: TaskBus, factories: Mapping[str, Factory], request: Any) -> str |
     return str(made.address)
 
 
-def _make(factory: Factory, bus: TaskBus, name: str, state: Any) -> Task:
+def _make(factory: Factory, bus: Bus, name: str, state: Any) -> Task:
     """Call a factory; call it again while the name is not free yet.
 
     The news that the former task has left takes another way to the master than the

@@ -9,6 +9,7 @@ from typing import Final
 from bus.address import check_bus_name
 from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
+from bus.api.features import features
 from bus.at_exit import call_at_exit
 from bus.config import BusConfig
 from bus.durability import Durability
@@ -99,6 +100,7 @@ def open_bus(
         network=links,
         journal=journal,
         durability=durability,
+        features=features(),
     )
     bus._others = _joined
     if _joined.setdefault(name, bus) is not bus:

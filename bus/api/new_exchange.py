@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
 
 from bus.api.arguments import check_instance
+from bus.core.hooks import Hooks
 from bus.core.local.process_manager import ProcessManager
 from bus.journal.writer import Journal
 from bus.threads.exchange import Exchange
@@ -14,7 +18,22 @@ if TYPE_CHECKING:
     from bus.durability import Durability
     from bus.horizon.format import Owner
 
-__all__ = ["new_exchange"]
+__all__ = ["Features", "new_exchange"]
+
+# Called with the names of the bus, the machine and the process, and its incarnation.
+Begin: TypeAlias = "Callable[[str, str, str, int], Hooks]"
+
+
+@attrs.frozen
+class Features:
+    """The features of a bus; `bus.api.features` has those of `open_bus`.
+
+    begin: begins each feature in a process that joins the bus.
+    moving: loads the module `bus.api.hand_over`; None without that feature.
+    """
+
+    begin: Sequence[Begin] = ()
+    moving: Callable[[], Any] | None = None
 
 
 def new_exchange(
@@ -22,6 +41,7 @@ def new_exchange(
     config: BusConfig,
     journal: Journal | None,
     durability: Durability | None,
+    features: Features,
 ) -> tuple[Exchange, int]:
     """Return the exchange of a process, and the incarnation of this life of it.
 
@@ -49,6 +69,8 @@ def new_exchange(
 
         recorder = BusRecorder(journal)
         recorder.on_registered(incarnation, "")
+    names = (process.bus, process.machine, process.process)
+    hooks = [begin(*names, incarnation) for begin in features.begin]
     manager = ProcessManager(
         process.machine,
         process.process,
@@ -57,4 +79,4 @@ def new_exchange(
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, recorder, store), incarnation
+    return Exchange(manager, recorder, store, hooks), incarnation

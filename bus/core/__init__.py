@@ -9,6 +9,7 @@ wire       the frames on a link, to and from bytes
 discovery  the machines that announce themselves
 local      the tasks of the own process, and the decisions about them
 peer       one other process, and the relays that stand for its tasks
+hooks      what a feature gives to a process
 remote     all other processes, and the decisions about them
 
 No module here uses a thread, a clock, a socket or a file. Events are calls; their

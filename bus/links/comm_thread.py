@@ -127,6 +127,7 @@ class CommThread:
             master=(master,),
             static=static,
             relay_account=outbox.new_relay_account,
+            hooks=exchange.hooks,
         )
         remote, link_pool = self.remote, self._link_pool
         self._link_setup: Final = LinkSetup(

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import TraceSink
@@ -75,6 +76,7 @@ class Exchange:
         manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
         horizon_store: stores horizons; None for a volatile process (AMO-20).
+        hooks: those of each feature of this process.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
@@ -91,6 +93,7 @@ class Exchange:
         "comm",
         "failures",
         "find",
+        "hooks",
         "horizon_store",
         "manager",
         "parked_expiry",
@@ -105,10 +108,12 @@ class Exchange:
         manager: ProcessManager,
         trace_sink: TraceSink | None = None,
         horizon_store: HorizonStore | None = None,
+        hooks: Sequence[Hooks] = (),
     ) -> None:
         self.manager: Final = manager
         self.trace_sink: Final = trace_sink
         self.horizon_store: Final = horizon_store
+        self.hooks: Final = hooks
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
         # Guards the manager, except for look-ups in its table, and the queue of

@@ -25,7 +25,7 @@ def test_each_type_of_frame_has_one_row() -> None:
 
     types = [each.type for each in rows(master) if not isinstance(each, Reason)]
     assert sorted(types) == sorted(FrameType)
-    assert len(rows(master)) == len(master.remote._table())
+    assert len(rows(master)) == len(master.remote._table(()))
 
 
 @clause("BUS-CHAN-9")

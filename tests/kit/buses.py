@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bus import Bus, BusConfig, Role
+from bus.api.features import features
 from bus.links.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.support import LIMIT_S
@@ -97,6 +98,7 @@ def socket_bus(
         network=network,
         journal=journal,
         durability=durability,
+        features=features(),
     ) as bus:
         bus._node.join(name, bus._look)
         yield bus

@@ -17,6 +17,7 @@ from bus.config import BusConfig
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
+from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
 from bus.core.wire import Bodies, Identity, Role, decode
@@ -93,8 +94,13 @@ class SimProcess:
             outside=lambda: address,
             trace_sink=self.trace_sink,
         )
+        self.new_addresses = NewAddresses()
         self.remote = RemoteManager(
-            topology, self.manager, host="relays", master=(f"{machine}/Master",)
+            topology,
+            self.manager,
+            host="relays",
+            master=(f"{machine}/Master",),
+            hooks=[self.new_addresses.hooks()],
         )
         self.tasks: dict[str, SimTask] = {}
         self._backlog: list[Callable[[], list[Action]]] = []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.timers import Rank
 from tests.simulate.process import LIMITS
@@ -24,8 +25,10 @@ def deadlines(remote: RemoteManager) -> Iterator[tuple[Rank, float | None]]:
         min(remote.inbound_messages._streams._ended.values(), default=None),
     )
     yield Rank.REPEATED_SEARCHES, min(resolver.own.again.values(), default=None)
-    moved = resolver.new_addresses.by_name.values()
-    yield Rank.NEW_ADDRESSES, min((until for _, until in moved), default=None)
+    moves = resolver.own.moves
+    assert isinstance(moves, NewAddresses)
+    untils = (until for _, until in moves.by_name.values())
+    yield Rank.NEW_ADDRESSES, min(untils, default=None)
     yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
     yield Rank.SEARCHES, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())

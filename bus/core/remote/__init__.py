@@ -12,14 +12,14 @@ relays                                  the relays of tasks of all peers
 inbound, inbound_messages,
 outbound_messages,
 undelivered_messages                    messages, from and to frames, and back
-new_addresses, own_searches,
-resolver                                searches for names
+own_searches, resolver                  searches for names
 confirmations, matches,
 remote_subscriptions                    subscriptions
 control_frames                          a row per frame type; the checks of the senders
 process_loss                            the end of other processes
 task_announcer                          the tasks of this process, reported to others
 remote_manager                          the decisions; the table of frame handlers
+new_addresses                           the tasks that go on at another machine
 fast_path                               one message, sent or received by a task's thread
 frame_facts, frame_monitor              frames, as values for people
 """

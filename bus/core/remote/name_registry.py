@@ -282,14 +282,17 @@ class NameRegistry:
             error = not_granted("register", name) if denied else NameTakenError(name)
             self._topology.todo.append(Evict(task, error))
 
-    def on_eliminate(self, frame: Eliminate, origin: Peer) -> None:
+    def on_eliminate(self, frame: Eliminate, origin: Peer) -> bool:
         """Forward the departure of a task, and report it to this process's watches.
 
         `ControlFrames` has checked that the origin may end the task (BUS-SEC-7).
+
+        Return True if the task held its name, as far as this process knows.
         """
-        self.users.remove(frame.id, frame.name)
+        held = self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
         self._remote_presence.on_departure(frame.id)
+        return held
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Return True if a process may hold a name without another known holder."""

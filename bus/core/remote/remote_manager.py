@@ -47,6 +47,7 @@ from bus.rights import UNRESTRICTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.actions import Action
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
@@ -75,6 +76,7 @@ class RemoteManager:
           account that these senders use.
         master: the addresses on which the master of its machine listens.
         static: known addresses of the masters of other machines.
+        hooks: those of each feature of this process.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class RemoteManager:
         master: tuple[str, ...],
         static: tuple[str, ...] = (),
         relay_account: Callable[[Characteristics], object] = lambda _: None,
+        hooks: Sequence[Hooks] = (),
     ) -> None:
         self.topology: Final = topology
         self.manager: Final = manager
@@ -140,6 +143,7 @@ class RemoteManager:
             self.resolver,
             self.remote_subscriptions,
             self.idle_relays,
+            hooks,
         )
         self._process_loss: Final = ProcessLoss(
             topology,
@@ -151,7 +155,9 @@ class RemoteManager:
             self.remote_subscriptions,
             self.links,
         )
-        self._rows: Final = {row.kind: row for row in self._table()}
+        self._rows: Final = {row.kind: row for row in self._table(hooks)}
+        for each in hooks:
+            each.begin(self)
         manager.remote = self.task_announcer  # last: from now on tasks call it
 
     # Messages of tasks of this process.
@@ -360,13 +366,15 @@ class RemoteManager:
 
     # Frames.
 
-    def _table(self) -> tuple[Row[Any], ...]:
+    def _table(self, hooks: Sequence[Hooks]) -> tuple[Row[Any], ...]:
         """Return the handlers of all types of frames, and of reasons of errors."""
         links, names, relays = self.links, self.name_registry, self.relays
         resolver, subscriptions = self.resolver, self.remote_subscriptions
         frames = ControlFrames(
-            self.topology, names, relays, resolver, subscriptions, self.idle_links
+            *(self.topology, names, relays, resolver, subscriptions, self.idle_links),
+            hooks,
         )
+        errors = [each for some in hooks for each in some.errors.items()]
         return (
             # The link.
             Row(wire.Hello, links.on_hello, of_link=True),
@@ -404,9 +412,9 @@ class RemoteManager:
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
-            Row(Reason.MOVED, resolver.on_moved_answer),
             Row(Reason.ABSENT, resolver.on_absent),
             Row(Reason.CLOSING, subscriptions.on_refusal),
+            *(Row(reason, handle) for reason, handle in errors),
         )
 
     def _receive(self, link: Link, frame: Frame, now: float) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from bus.registration import Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.actions import Action
     from bus.core.local.interests import Interest
     from bus.core.local.process_manager import ProcessManager
@@ -37,6 +38,7 @@ class TaskAnnouncer:
     """
 
     __slots__ = (
+        "_hooks",
         "_idle_relays",
         "_manager",
         "_name_registry",
@@ -58,6 +60,7 @@ class TaskAnnouncer:
         resolver: Resolver,
         remote_subscriptions: RemoteSubscriptions,
         idle_relays: IdleRelays,
+        hooks: Sequence[Hooks],
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
@@ -68,6 +71,7 @@ class TaskAnnouncer:
         self._own_searches: Final = resolver.own
         self._remote_subscriptions: Final = remote_subscriptions
         self._idle_relays: Final = idle_relays
+        self._hooks: Final = hooks
 
     # Tasks and their names.
 
@@ -100,9 +104,8 @@ class TaskAnnouncer:
         """
         if not entry.remote:
             self._end_sending(entry, now, final=final)
-            if entry.moved_to:
-                self._resolver.on_moved(entry.name, entry.moved_to, now)
-                self._own_searches.on_own_task_moved(entry.name, entry.moved_to)
+            for each in self._hooks:
+                each.on_emptied(entry, now)
         if self._manager.table.find(entry.name) is None:
             # A relay that was never reached may leave a search behind (BUS-ROUTE-19).
             self._own_searches.end_unneeded(entry.name)
