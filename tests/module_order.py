@@ -139,6 +139,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "tools",
     ),
     "bus.horizon": (
+        "horizons",
         "format",
         "storage",
         "log",
@@ -179,7 +180,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "missing_table",
         "receipts",
         "incoming_stream",
-        "horizons",
         "incoming_streams",
         "outgoing_stream",
     ),
@@ -554,7 +554,6 @@ PARTS: Mapping[str, str] = {
     """,
     "features/durable": """
         durability horizon/
-        core/streams: horizons
     """,
     "features/moving": """
         api: hand_over

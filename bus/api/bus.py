@@ -42,8 +42,6 @@ from bus.api.task import Task, Where
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
-from bus.durability import Durability
-from bus.horizon.format import Owner
 from bus.journal.writer import Journal
 from bus.links.network import Network
 from bus.message import Incoming, Undelivered
@@ -83,7 +81,6 @@ class Bus(Closable):
         config: BusConfig | None = None,
         network: Network | None = None,
         journal: Journal | None = None,
-        durability: Durability | None = None,
         features: Features | None = None,
     ) -> None:
         refuse_green_threads()
@@ -97,11 +94,10 @@ class Bus(Closable):
         self._features: Final = Features() if features is None else features
         number = 0 if network is None else network.new_incarnation()
         self._exchange, incarnation = new_exchange(
-            Owner(name, self.machine, self.process, number),
-            self._config,
-            journal,
-            durability,
-            self._features,
+            *(name, self.machine, self.process, number),
+            config=self._config,
+            journal=journal,
+            features=self._features,
         )
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(

@@ -99,8 +99,7 @@ def open_bus(
         config=config,
         network=links,
         journal=journal,
-        durability=durability,
-        features=features(),
+        features=features(durability),
     )
     bus._others = _joined
     if _joined.setdefault(name, bus) is not bus:

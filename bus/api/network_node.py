@@ -105,20 +105,19 @@ class NetworkNode:
             self.inspector.close()
         comm, network = self.comm, self.network
         if comm is None or network is None:
-            self._release_horizons()
+            self._end_features()
             return
         manager = self._exchange.manager
 
         def leave_network() -> None:
             network.leave(manager.machine, manager.process, comm)
-            self._release_horizons()
+            self._end_features()
 
         comm.stop(_sync.monotonic() + drain_s, then=leave_network)
         if waits:
             comm.join()
-            self._release_horizons()  # if the thread had ended before
+            self._end_features()  # if the thread had ended before
 
-    def _release_horizons(self) -> None:
-        """Release the directory of horizons: nothing more arrives."""
-        if self._exchange.horizon_store is not None:
-            self._exchange.horizon_store.close()
+    def _end_features(self) -> None:
+        for each in self._exchange.hooks:
+            each.end()

@@ -15,8 +15,6 @@ from bus.threads.exchange import Exchange
 
 if TYPE_CHECKING:
     from bus.config import BusConfig
-    from bus.durability import Durability
-    from bus.horizon.format import Owner
 
 __all__ = ["Features", "new_exchange"]
 
@@ -37,46 +35,43 @@ class Features:
 
 
 def new_exchange(
-    process: Owner,
+    bus: str,
+    machine: str,
+    process: str,
+    incarnation: int,
+    *,
     config: BusConfig,
     journal: Journal | None,
-    durability: Durability | None,
     features: Features,
 ) -> tuple[Exchange, int]:
     """Return the exchange of a process, and the incarnation of this life of it.
 
-    process: has the incarnation that the network gives. A durable process takes a
-      higher one if an earlier life has had that one, or a later one (AMO-17).
+    incarnation: given by the network. A durable process takes a higher one if an
+      earlier life has had that one, or a later one (AMO-17).
 
     Raises:
         TypeError, ValueError: the journal is none, or closed.
-        BusyError, HorizonError, OSError: see `HorizonStore.open`.
+        BusError, OSError: a feature cannot begin.
     """
     if journal is not None:
         check_instance("journal", journal, Journal)
         if journal.closed:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
-    store = None
-    if durability is not None:
-        from bus.horizon.store import HorizonStore  # noqa: PLC0415 - rarely needed
-
-        store = HorizonStore.open(durability, process)
-    incarnation = process.incarnation if store is None else store.incarnation
+    hooks = [begin(bus, machine, process, incarnation) for begin in features.begin]
+    incarnation = max([incarnation, *(each.incarnation for each in hooks)])
     recorder = None
     if journal is not None:
-        from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - likewise
+        from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - rarely needed
 
         recorder = BusRecorder(journal)
         recorder.on_registered(incarnation, "")
-    names = (process.bus, process.machine, process.process)
-    hooks = [begin(*names, incarnation) for begin in features.begin]
     manager = ProcessManager(
-        process.machine,
-        process.process,
+        machine,
+        process,
         parked_per_name=config.parked_per_name,
         parked_in_all=config.parked_per_process,
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, recorder, store, hooks), incarnation
+    return Exchange(manager, recorder, hooks), incarnation

@@ -138,8 +138,6 @@ class Rounds:
         # if the comm thread wakes before then.
         self._due_at: float | None = None
         self._review_at: float = 0.0
-        if exchange.horizon_store is not None:
-            exchange.horizon_store.on_lost = self._on_horizon_lost
         self._review_s: Final = min(limits.ack_delay_s / 2, _REVIEW_S)
 
     # For any thread.
@@ -169,7 +167,7 @@ class Rounds:
             with self.inbox.lock:
                 arrived.wake_one()
 
-    def _on_horizon_lost(self, error: HorizonError) -> None:
+    def fail(self, error: HorizonError) -> None:
         """End the comm thread, before it sends another frame (AMO-20)."""
         # Not under ``hold``, which the caller may have: this is set before any action
         # behind the failed one is performed, and no thread sends on the fast path while

@@ -24,15 +24,15 @@ from bus.core.local.actions import (
     Confirm,
     Evict,
     Fail,
+    FeatureAction,
     Open,
     Post,
     Reply,
     Settled,
-    Store,
     Tell,
 )
 from bus.core.local.trace import Tracer
-from bus.errors import BusError
+from bus.errors import BusError, HorizonError
 from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.binding import send_bound
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import TraceSink
-    from bus.horizon.store import HorizonStore
     from bus.registration import Visibility
     from bus.threads.comm import Comm
     from bus.threads.fast_delivery import FastReceiver
@@ -75,7 +74,6 @@ class Exchange:
     Attributes:
         manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
-        horizon_store: stores horizons; None for a volatile process (AMO-20).
         hooks: those of each feature of this process.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
@@ -88,13 +86,13 @@ class Exchange:
     __slots__ = (
         "_acting",
         "_lock",
+        "_performers",
         "_taken",
         "_todo",
         "comm",
         "failures",
         "find",
         "hooks",
-        "horizon_store",
         "manager",
         "parked_expiry",
         "send_at_once",
@@ -107,13 +105,14 @@ class Exchange:
         self,
         manager: ProcessManager,
         trace_sink: TraceSink | None = None,
-        horizon_store: HorizonStore | None = None,
         hooks: Sequence[Hooks] = (),
     ) -> None:
         self.manager: Final = manager
         self.trace_sink: Final = trace_sink
-        self.horizon_store: Final = horizon_store
         self.hooks: Final = hooks
+        self._performers: Final = {
+            kind: perform for each in hooks for kind, perform in each.performers.items()
+        }
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
         # Guards the manager, except for look-ups in its table, and the queue of
@@ -356,7 +355,7 @@ class Exchange:
         except BaseException:
             with self._lock:
                 # The action was not begun, so it goes back. Only a reply, a report or a
-                # write of horizons may have begun: to repeat it is harmless.
+                # feature's action may have begun: to repeat it is harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -369,12 +368,6 @@ class Exchange:
         if type(action) is Reply:
             assert self.comm is not None
             self.comm.do(action)
-            self._taken = None
-            return
-        if type(action) is Store:
-            assert self.horizon_store is not None
-            self.horizon_store.store(action, self._todo, self._lock)
-            # Not before: after an interrupt no message may precede its horizon.
             self._taken = None
             return
         if type(action) is Fail:
@@ -402,6 +395,11 @@ class Exchange:
                 self._taken = action  # it has the messages that are left
                 raise
             return
+        if isinstance(action, FeatureAction):
+            self._perform(action)
+            # Not before: after an interrupt no message may precede its horizon.
+            self._taken = None
+            return
         self._taken = None  # no call between this line and those below
         match action:
             case Tell(entry, watch, presence):
@@ -423,6 +421,13 @@ class Exchange:
                 except BaseException:
                     self.comm.on_cut_off(action)
                     raise
+
+    def _perform(self, action: FeatureAction) -> None:
+        try:
+            self._performers[type(action)](action, self._todo, self._lock)
+        except HorizonError as error:
+            assert self.comm is not None  # the messages came from another process
+            self.comm.fail(error)
 
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a task; fail each message that was parked for it and finds no room."""

@@ -19,8 +19,9 @@ from bus import (
     Role,
     open_bus,
 )
+from bus.api.features import features
 from bus.core import wire
-from bus.core.streams.horizons import Horizon
+from bus.horizon.horizons import Horizon, Horizons
 from bus.links.memory import MemoryNetwork
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
@@ -187,7 +188,7 @@ def test_a_restarted_process_has_a_greater_incarnation_than_before(
             process="me",
             machine="machine",
             network=network,
-            durability=durability,
+            features=features(durability),
         ) as bus:
             seen.append(bus._node.incarnation)
 
@@ -267,9 +268,9 @@ def test_a_stored_horizon_belongs_to_the_sending_process(
     ):
         Reader(near)
         far.call("reader", 1, timeout=LIMIT_S)
-        store = near._exchange.horizon_store
-        assert store is not None
-        horizon = store.horizons.of("machine/far")
+        horizons = comm_of(near).remote.topology.horizons
+        assert isinstance(horizons, Horizons)
+        horizon = horizons.of("machine/far")
         peer = far._node.comm
         assert peer is not None
         (session,) = [each.session for each in peer.remote.topology.peers.values()]

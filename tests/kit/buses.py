@@ -97,8 +97,7 @@ def socket_bus(
         config=config,
         network=network,
         journal=journal,
-        durability=durability,
-        features=features(),
+        features=features(durability),
     ) as bus:
         bus._node.join(name, bus._look)
         yield bus

@@ -15,7 +15,6 @@ from bus.address import Address
 from bus.core.local.inbound_run import InboundRun
 from bus.core.local.routing_table import Entry
 from bus.core.local.trace import Trace
-from bus.core.streams.horizons import Horizon
 from bus.core.wire import Frame, LinkKind
 from bus.errors import BusError
 from bus.message import Incoming, Presence
@@ -29,6 +28,7 @@ __all__ = [
     "Dial",
     "Evict",
     "Fail",
+    "FeatureAction",
     "HangUp",
     "Open",
     "Post",
@@ -36,7 +36,6 @@ __all__ = [
     "Resume",
     "Send",
     "Settled",
-    "Store",
     "Tell",
     "Vacate",
 ]
@@ -93,16 +92,6 @@ class Post(Struct, frozen=True):
 
     entry: Entry
     messages: list[Incoming | InboundRun]
-
-
-class Store(Struct, frozen=True):
-    """Store a horizon before the following actions hand over messages (AMO-20).
-
-    sender: the process that sent these messages.
-    """
-
-    sender: str
-    horizon: Horizon
 
 
 class Resume(Struct, frozen=True):
@@ -186,13 +175,16 @@ class HangUp(Struct, frozen=True):
     link: int
 
 
+class FeatureAction(Struct):
+    """An action that a feature defines and performs; see `Hooks.performers`."""
+
+
 Action = (
     Open
     | Tell
     | Fail
     | Bind
     | Post
-    | Store
     | Resume
     | Reply
     | Vacate
@@ -202,6 +194,7 @@ Action = (
     | Send
     | Dial
     | HangUp
+    | FeatureAction
 )
 
 # Takes the actions of a decision as they are decided: it outlasts an interrupt.
