@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, TypeAlias
 
 from bus.address import (
@@ -42,6 +43,7 @@ from bus.api.task import Task, Where
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
+from bus.errors import BusError, MovedError
 from bus.journal.writer import Journal
 from bus.links.network import Network
 from bus.message import Incoming, Undelivered
@@ -105,6 +107,9 @@ class Bus(Closable):
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._threads.in_callback(),
         )
+        self._follow: Callable[[Incoming, MovedError], BusError | None] | None = None
+        if self._config.follow_moves and self._features.moving is not None:
+            self._follow = partial(self._features.moving().follow, self)
         self._node: Final = NetworkNode(
             network, incarnation, self._router, self._config
         )
