@@ -11,9 +11,7 @@ This module only takes decisions; `bus.horizon.store` has the files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.core.local.actions import FeatureAction
 from bus.core.streams.incoming_stream import NUMBERS
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Horizon", "Horizons", "Store"]
 
 
-class Horizon(Struct, frozen=True):
+class Horizon(NamedTuple):
     """The horizon of one sender's newest epoch.
 
     number: the greatest number that may have been handed over; 0 for none.
@@ -35,7 +33,7 @@ class Horizon(Struct, frozen=True):
 
     def covers(self, other: Horizon) -> bool:
         """Return True if this horizon refuses all messages that the other refuses."""
-        return (self.epoch, self.number) >= (other.epoch, other.number)
+        return self >= other
 
 
 class Store(FeatureAction):

@@ -32,18 +32,6 @@ class Refusal(enum.Enum):
     OLD_INCARNATION = "old incarnation"
 
 
-class Horizon(Protocol):
-    """The greatest number of a sender's newest epoch that may have been handed over."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch."""
-
-    @property
-    def number(self) -> int:
-        """The number."""
-
-
 class Horizons(Protocol):
     """A slot: the horizons of all senders to a durable process (AMO-20).
 
@@ -52,8 +40,8 @@ class Horizons(Protocol):
 
     failed: bool
 
-    def of(self, sender: str) -> Horizon | None:
-        """Return the horizon of a sender; None if it sent no message so far."""
+    def of(self, sender: str) -> tuple[int, int] | None:
+        """Return the epoch and the number of a sender's horizon, or None."""
 
     def covers(self, sender: str, epoch: int, number: int) -> bool:
         """Return True if a message may be handed over without another write."""
@@ -257,8 +245,8 @@ class IncomingStreams(Generic[M]):
         horizon = None if self._horizons is None else self._horizons.of(sender)
         if horizon is None:
             return None
-        stream = self._stream(horizon.number + 1)
-        return _Sender(horizon.epoch, stream)
+        epoch, number = horizon
+        return _Sender(epoch, self._stream(number + 1))
 
     def _stream(self, first: int) -> IncomingStream[M]:
         return IncomingStream(
