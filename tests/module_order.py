@@ -138,6 +138,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "tools",
     ),
     "bus.horizon": (
+        "horizons",
         "format",
         "storage",
         "log",
@@ -178,7 +179,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "missing_table",
         "receipts",
         "incoming_stream",
-        "horizons",
         "incoming_streams",
         "outgoing_stream",
     ),
@@ -229,7 +229,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "known_machines",
         "keep_alive",
         "idle_relays",
-        "new_addresses",
         "own_searches",
         "any_machine",
         "resolver",
@@ -238,6 +237,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "task_announcer",
         "control_frames",
         "remote_manager",
+        "new_addresses",
         "fast_path",
         "remote_presence",
         "confirmations",
@@ -461,16 +461,16 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "subscriber",
         "inspection",
         "inspector",
-        "features",
-        "addresses",
         "call",
         "task",
         "task_registration",
+        "hand_over",
+        "features",
+        "addresses",
         "network_node",
         "new_exchange",
         "notification_iterator",
         "implicit_tasks",
-        "hand_over",
         "foreign_tasks",
         "bus",
         "membership",
@@ -521,7 +521,7 @@ PARTS: Mapping[str, str] = {
         service
         api: __init__ addresses arguments asker awaited_command awaited_outcome bus
             bus_thread bus_threads call command_handle delivery_failures foreign_tasks
-            implicit_tasks lifetime membership network_node new_exchange orphans
+            implicit_tasks lifetime network_node new_exchange orphans
             questions receiver reentry responder run_callback sender stuck_callback
             task task_owner task_registration unanswered
     """,
@@ -553,7 +553,6 @@ PARTS: Mapping[str, str] = {
     """,
     "features/durable": """
         durability horizon/
-        core/streams: horizons
     """,
     "features/moving": """
         api: hand_over
@@ -581,5 +580,5 @@ PARTS: Mapping[str, str] = {
         cli: __init__ bench conformance doctor exits finding json_text live numbers
             progress run_directory suite talk target text
     """,
-    "root": "__init__ __main__ requirements testing",
+    "root": "__init__ __main__ requirements testing api: membership",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from bus.address import (
@@ -14,6 +15,7 @@ from bus.address import (
     check_module_name,
     fresh_name,
 )
+from bus.api import features
 from bus.api.addresses import Addresses
 from bus.api.arguments import (
     UNSET,
@@ -28,9 +30,7 @@ from bus.api.arguments import (
 )
 from bus.api.bus_thread import BusThread
 from bus.api.bus_threads import BusThreads
-from bus.api.features import FEATURES, inspect
 from bus.api.foreign_tasks import release_foreign_tasks
-from bus.api.hand_over import Factory, accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime
 from bus.api.network_node import NetworkNode
@@ -45,8 +45,6 @@ from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
 from bus.core.hooks import Hooks
 from bus.core.local.trace import Journal
-from bus.durability import Durability
-from bus.horizon.format import Owner
 from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
@@ -82,7 +80,7 @@ class Bus(Closable):
         config: BusConfig | None = None,
         network: ProcessNetwork | None = None,
         journal: Journal | None = None,
-        durability: Durability | None = None,
+        durability: Any = None,
     ) -> None:
         refuse_green_threads()
         check_bus_name(name)
@@ -94,10 +92,10 @@ class Bus(Closable):
         self._config: Final = config_or_default(config)
         number = 0 if network is None else network.new_incarnation()
         self._exchange, incarnation = new_exchange(
-            Owner(name, self.machine, self.process, number),
-            self._config,
-            journal,
-            durability,
+            *(name, self.machine, self.process, number),
+            config=self._config,
+            journal=journal,
+            durability=durability,
         )
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
@@ -105,6 +103,8 @@ class Bus(Closable):
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._threads.in_callback(),
         )
+        follows = self._config.follow_moved_tasks
+        self._follow: Final = partial(features.follow, self) if follows else None
         self._node: Final = NetworkNode(
             network, incarnation, self._exchange, self._config, self._new_hooks
         )
@@ -233,7 +233,9 @@ class Bus(Closable):
 
     # Moving tasks to other processes.
 
-    def accept_tasks(self, name: str, factories: Mapping[str, Factory]) -> Task:
+    def accept_tasks(
+        self, name: str, factories: Mapping[str, Callable[[Any, str, Any], Task]]
+    ) -> Task:
         """Register a task that accepts tasks from `hand_over` (BUS-MOVE-10).
 
         The task runs in a thread of its own, until it is deregistered or the bus is
@@ -248,7 +250,7 @@ class Bus(Closable):
             NameTakenError, AccessDeniedError, ValueError: as `register`.
             TypeError: ``factories`` is no mapping, or a factory no function.
         """
-        return accept_tasks(self, name, factories)
+        return features.accept_tasks(self, name, factories)
 
     def hand_over(
         self,
@@ -280,7 +282,7 @@ class Bus(Closable):
             RuntimeError: called within a callback.
             TypeError, ValueError: wrong arguments.
         """
-        return hand_over(self, task, to, factory, timeout)
+        return features.hand_over(self, task, to, factory, timeout)
 
     # For scripts: these methods use an implicit private task for each calling thread.
 
@@ -368,7 +370,7 @@ class Bus(Closable):
         """Return a snapshot of this bus in this process."""
         self._lifetime.check_process()
         self._orphans.deregister()
-        return inspect(self._exchange, self.name, self._threads.managers())
+        return features.inspect(self._exchange, self.name, self._threads.managers())
 
     @guarded("close a bus")
     def close(self, drain: float = 1.0) -> None:
@@ -404,7 +406,8 @@ class Bus(Closable):
         """Return the hooks of the features that begin when the process joins."""
         managers = self._threads.managers
         return tuple(
-            each(self._router, self._config, self.name, managers) for each in FEATURES
+            each(self._router, self._config, self.name, managers)
+            for each in features.FEATURES
         )
 
 

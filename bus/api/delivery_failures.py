@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.address import Address
 from bus.api.run_callback import run_callback
-from bus.errors import BusError, InDoubtError, MovedError
+from bus.errors import BusError, MovedError
 from bus.message import Kind, Undelivered
 from bus.threads.delivery import Answer, RepeatedAnswer, Returned
 from queuebroker import _sync
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.api.questions import Questions
-    from bus.api.task_owner import TaskOwner
     from bus.core.local.routing_table import Entry
     from bus.events import BusReason
     from bus.message import Incoming
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from bus.threads.router import Router
 
 __all__ = ["DeliveryFailures"]
-
-# How often a command follows a task, which may move to and fro in the meantime.
-_MOVES_MAX: Final = 8
 
 
 class DeliveryFailures:
@@ -40,8 +35,7 @@ class DeliveryFailures:
         router: the router of the bus.
         questions: the open questions of the task.
         on_undelivered: the callback for commands that requested no answer.
-        bus: the bus of the task; None if the task sends on that bus alone.
-        follow_moved_tasks: as `BusConfig.follow_moved_tasks`.
+        follow: as `TaskOwner._follow`.
 
     Attributes:
         undelivered: the number of undeliverable commands that requested no answer.
@@ -49,8 +43,7 @@ class DeliveryFailures:
     """
 
     __slots__ = (
-        "_bus",
-        "_follow_moved_tasks",
+        "_follow",
         "_lock",
         "_on_undelivered",
         "_questions",
@@ -63,15 +56,12 @@ class DeliveryFailures:
         router: Router,
         questions: Questions,
         on_undelivered: Callable[[Undelivered], object] | None,
-        bus: TaskOwner | None,
-        *,
-        follow_moved_tasks: bool,
+        follow: Callable[[Incoming, MovedError], BusError | None] | None,
     ) -> None:
         self._router: Final = router
-        self._bus: Final = bus
         self._questions: Final = questions
         self._on_undelivered: Final = on_undelivered
-        self._follow_moved_tasks: Final = follow_moved_tasks
+        self._follow: Final = follow
         # Guards ``undelivered`` alone.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self.undelivered: int = 0
@@ -91,14 +81,13 @@ class DeliveryFailures:
 
         reason: the reason for the journal, if the error does not determine it.
         """
-        follows = self._follow_moved_tasks and message._moves < _MOVES_MAX
-        if isinstance(error, MovedError) and follows:
-            if message._report is not error:
-                self._follow(message, error)
-                return
-            why = "an interrupt, such as Ctrl-C, ended the call that was sending it on"
-            error = InDoubtError(message._name or error.name, why)
         begun = isinstance(message._report, (Answer, Returned))
+        # If the report has begun, the message was sent on before, and that failed.
+        if self._follow is not None and isinstance(error, MovedError) and not begun:
+            outcome = self._follow(message, error)
+            if outcome is None:
+                return
+            error = outcome
         asked = message.wants_reply and message._id in self._questions
         told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
         if message._trace is not None and not begun:
@@ -108,7 +97,9 @@ class DeliveryFailures:
         source: Entry = message._source
         if message.wants_reply:
             if asked:
-                kind = RepeatedAnswer if begun else Answer
+                kind = Answer
+                if begun:
+                    kind, error = RepeatedAnswer, message._report.error
                 message._report = answer = kind(
                     _to=source, number=message._id, responder=None, error=error
                 )
@@ -125,26 +116,6 @@ class DeliveryFailures:
                 message._report = returned
         if self._on_undelivered is not None:
             self._router.post(message._report)
-
-    def _follow(self, message: Incoming, moved: MovedError) -> None:
-        """Send a message to the new address of its addressee, over the same bus."""
-        message._report = moved  # from here on it is in doubt after an interrupt
-        router, machine = self._router, message._source.address.machine
-        if moved.bus != message._source.address.bus:
-            bus = None if self._bus is None else self._bus._others.get(moved.bus)
-            if bus is None:  # the process has left it
-                message._moves = _MOVES_MAX
-                self.report(message, moved)
-                return
-            router, machine = bus._router, bus.machine
-        message._moves += 1
-        new = Address.parse(moved.address)
-        message._name = new.module if new.machine == machine else moved.address
-        message._to = message._account = None
-        try:
-            router.send(message, at_once=True)
-        except BusError as error:
-            self.report(message, error)
 
     # Called in the thread that hosts the task.
 

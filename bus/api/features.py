@@ -15,16 +15,20 @@ from bus.core.hooks import Hooks
 from bus.core.local.remote import AnyMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.address import Address
+    from bus.api.arguments import Unset
     from bus.api.awaited_binding import AwaitedBinding
-    from bus.api.sender import Sender
-    from bus.api.subscriber import Subscriber
+    from bus.api.hand_over import Factory, TaskBus
+    from bus.api.task import Task
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.core.remote.remote_manager import RemoteManager
+    from bus.durability import Durability
+    from bus.errors import BusError, MovedError
+    from bus.message import Incoming
     from bus.snapshot import BusSnapshot
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
@@ -33,9 +37,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FEATURES",
     "REMOTE_FEATURES",
+    "accept_tasks",
     "await_binding",
+    "durable",
+    "follow",
+    "hand_over",
     "inspect",
-    "subscriber",
     "use_any_machine",
 ]
 
@@ -90,16 +97,6 @@ def await_binding(
     return AwaitedBinding(entry, host, name_anywhere(address.module))
 
 
-def subscriber(bus: TaskOwner, entry: Entry, sender: Sender) -> Subscriber:
-    """Return the part of a task that starts its subscriptions and watches.
-
-    bus, entry, sender: as for `Subscriber`.
-    """
-    from bus.api.subscriber import Subscriber
-
-    return Subscriber(bus, entry, sender)
-
-
 def _subscriptions(remote: RemoteManager) -> Hooks:
     """Keep, answer and forward the subscriptions of all processes (BUS-RELAY-8)."""
     from bus.core.remote.remote_subscriptions import RemoteSubscriptions
@@ -107,5 +104,56 @@ def _subscriptions(remote: RemoteManager) -> Hooks:
     return RemoteSubscriptions(remote).begin()
 
 
+def _moving(remote: RemoteManager) -> Hooks:
+    """Tell senders where departed tasks go on (BUS-MOVE-9)."""
+    from bus.core.remote.new_addresses import NewAddresses
+
+    return NewAddresses(remote).begin()
+
+
 # Each gives the hooks of one feature to a process that joins a network.
-REMOTE_FEATURES: Final = (_subscriptions,)
+REMOTE_FEATURES: Final = (_subscriptions, _moving)
+
+
+def durable(
+    durability: Durability, bus: str, machine: str, process: str, incarnation: int
+) -> Hooks:
+    """Store the horizons of a process from now on (AMO-20).
+
+    incarnation: given by the network.
+
+    Raises:
+        BusyError, HorizonError, OSError: see `HorizonStore.open`.
+    """
+    from bus.horizon.format import Owner
+    from bus.horizon.store import HorizonStore
+
+    owner = Owner(bus, machine, process, incarnation)
+    return HorizonStore.open(durability, owner).hooks()
+
+
+def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> Task:
+    """Take over tasks; see `Bus.accept_tasks`."""
+    from bus.api import hand_over
+
+    return hand_over.accept_tasks(bus, name, factories)
+
+
+def hand_over(
+    bus: TaskBus,
+    task: Task,
+    to: str | Address,
+    factory: str | None,
+    timeout: float | Unset | None,
+) -> Address:
+    """Hand over a task; see `Bus.hand_over`."""
+    from bus.api import hand_over as feature
+
+    return feature.hand_over(bus, task, to, factory, timeout)
+
+
+def follow(bus: TaskOwner, message: Incoming, moved: MovedError) -> BusError | None:
+    """Send a message to the new address of its addressee; see `TaskOwner._follow`."""
+    from bus.api import hand_over
+
+    return hand_over.follow(bus, message, moved)

@@ -1,8 +1,9 @@
-"""Handing over a task to another process, with its state (BUS-MOVE-10).
+"""Handing over a task to another process, and sending commands after it.
 
 The task leaves, and its state goes in a command to the other process, which makes its
-successor. In between, and until the successor is registered, commands wait as for any
-task that has left.
+successor (BUS-MOVE-10). In between, and until the successor is registered, commands
+wait as for any task that has left. If it is on another machine, the commands are sent
+on to its new address (BUS-MOVE-9).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bus.errors import (
     CommandTimeoutError,
     HandOverError,
     InDoubtError,
+    MovedError,
     NameTakenError,
     PeerLostError,
     UnknownTaskError,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.message import Incoming
 
-__all__ = ["Factory", "accept_tasks", "hand_over"]
+__all__ = ["Factory", "TaskBus", "accept_tasks", "follow", "hand_over"]
 
 # How often the start of a thread is checked, in seconds.
 _ALIVE_S: Final = 0.5
@@ -49,6 +51,9 @@ Factory: TypeAlias = "Callable[[Any, str, Any], Task]"
 # between two attempts to claim it, in seconds.
 _FREED_S: Final = 2.0
 _PAUSE_S: Final = 0.02
+
+# How often a command follows a task, which may move to and fro in the meantime.
+_MOVES_MAX: Final = 8
 
 # After these the successor may exist.
 _DOUBTFUL: Final = (CommandTimeoutError, InDoubtError, PeerLostError)
@@ -263,3 +268,32 @@ def _make(factory: Factory, bus: TaskBus, name: str, state: Any) -> Task:
             if _sync.monotonic() >= until:
                 raise
             pause(_PAUSE_S)
+
+
+# The process that has sent a command to a task that moved.
+
+
+def follow(bus: TaskOwner, message: Incoming, moved: MovedError) -> BusError | None:
+    """Send a message to the new address of its addressee; see `TaskOwner._follow`.
+
+    After an interrupt, the caller repeats the call.
+    """
+    if message._moves >= _MOVES_MAX:
+        return moved
+    if message._report is moved:
+        why = "an interrupt, such as Ctrl-C, ended the call that was sending it on"
+        return InDoubtError(message._name or moved.name, why)
+    # Over the bus on which it was sent, which the process may have left.
+    owner = bus if moved.bus == bus.name else bus._others.get(moved.bus)
+    if owner is None:
+        return moved
+    message._report = moved  # from here on it is in doubt after an interrupt
+    message._moves += 1
+    new = Address.parse(moved.address)
+    message._name = new.module if new.machine == owner.machine else moved.address
+    message._to = message._account = None
+    try:
+        owner._router.send(message, at_once=True)
+    except BusError as error:
+        return error
+    return None

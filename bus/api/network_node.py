@@ -101,20 +101,19 @@ class NetworkNode:
             each.end()
         comm, network = self.comm, self.network
         if comm is None or network is None:
-            self._release_horizons()
+            self._on_left()
             return
         manager = self._exchange.manager
 
         def leave_network() -> None:
             network.leave(manager.machine, manager.process, comm)
-            self._release_horizons()
+            self._on_left()
 
         comm.stop(_sync.monotonic() + drain_s, then=leave_network)
         if waits:
             comm.join()
-            self._release_horizons()  # if the thread had ended before
+            self._on_left()  # if the thread had ended before
 
-    def _release_horizons(self) -> None:
-        """Release the directory of horizons: nothing more arrives."""
-        if self._exchange.horizon_store is not None:
-            self._exchange.horizon_store.close()
+    def _on_left(self) -> None:
+        for each in self._exchange.hooks:
+            each.on_left()

@@ -2,58 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bus.api.arguments import check_instance
-from bus.api.features import REMOTE_FEATURES
+from bus.api.features import REMOTE_FEATURES, durable
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Journal
 from bus.threads.exchange import Exchange
 
 if TYPE_CHECKING:
     from bus.config import BusConfig
-    from bus.durability import Durability
-    from bus.horizon.format import Owner
 
 __all__ = ["new_exchange"]
 
 
 def new_exchange(
-    process: Owner,
+    bus: str,
+    machine: str,
+    process: str,
+    incarnation: int,
+    *,
     config: BusConfig,
     journal: Journal | None,
-    durability: Durability | None,
+    durability: Any,
 ) -> tuple[Exchange, int]:
     """Return the exchange of a process, and the incarnation of this life of it.
 
-    process: has the incarnation that the network gives. A durable process takes a
-      higher one if an earlier life has had that one, or a later one (AMO-17).
+    incarnation: given by the network. A durable process takes a higher one if an
+      earlier life has had that one, or a later one (AMO-17).
+    durability: as in `open_bus`.
 
     Raises:
         TypeError, ValueError: the journal is none, or closed.
-        BusyError, HorizonError, OSError: see `HorizonStore.open`.
+        BusError, OSError: a feature cannot begin.
     """
     if journal is not None:
         check_instance("journal", journal, Journal)
         if journal.closed:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
-    store = None
+    hooks = []
     if durability is not None:
-        from bus.horizon.store import HorizonStore  # noqa: PLC0415 - rarely needed
-
-        store = HorizonStore.open(durability, process)
-    incarnation = process.incarnation if store is None else store.incarnation
+        hooks.append(durable(durability, bus, machine, process, incarnation))
+    incarnation = max([incarnation, *(each.incarnation for each in hooks)])
     trace_sink = None
     if journal is not None:
         trace_sink = journal._trace_sink()
         trace_sink.on_registered(incarnation, "")
     manager = ProcessManager(
-        process.machine,
-        process.process,
+        machine,
+        process,
         parked_per_name=config.parked_per_name,
         parked_in_all=config.parked_per_process,
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, trace_sink, store, REMOTE_FEATURES), incarnation
+    return Exchange(manager, trace_sink, hooks, REMOTE_FEATURES), incarnation

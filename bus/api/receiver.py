@@ -106,12 +106,9 @@ class Receiver:
         self.try_deliver_directly: Final = self.asker.try_deliver_directly
         self._bus: Final = bus
         self.responder: Final = Responder(router, config, bus)
+        follow = None if bus is None else bus._follow
         self.delivery_failures: Final = DeliveryFailures(
-            router,
-            self.questions,
-            on_undelivered,
-            bus,
-            follow_moved_tasks=config.follow_moved_tasks,
+            router, self.questions, on_undelivered, follow
         )
         # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Any, None]] = {}

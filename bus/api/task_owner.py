@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bus.address import Address
     from bus.api.bus_threads import BusThreads
     from bus.api.lifetime import Lifetime
     from bus.config import BusConfig
+    from bus.errors import BusError, MovedError
+    from bus.message import Incoming
     from bus.specification import Specification
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
@@ -52,6 +54,13 @@ class TaskOwner(Protocol):
     @property
     def _lifetime(self) -> Lifetime:
         """The time in which the bus may be used."""
+
+    @property
+    def _follow(self) -> Callable[[Incoming, MovedError], BusError | None] | None:
+        """Sends a message on to the new address of its addressee.
+
+        Returns None, or the error to report. None if this process follows no moves.
+        """
 
     def _route(self, where: str | Address, bus: str | None) -> tuple[str, TaskOwner]:
         """Return the key by which an addressee is routed, and its bus."""

@@ -6,7 +6,7 @@ bus that uses it, or an object for a slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -14,9 +14,9 @@ from msgspec import Struct
 from bus.core import wire
 from bus.core.local.routing_table import Entry
 from bus.core.peer.peer import Peer
-from bus.registration import RegistrationId
+from bus.core.streams.incoming_streams import Horizons
 
-__all__ = ["Hooks", "Row", "Watcher"]
+__all__ = ["Hooks", "Moves", "Row", "Watcher"]
 
 F = TypeVar("F", bound=wire.Frame)
 
@@ -45,12 +45,16 @@ def _nothing(*_: object) -> None:
 class Hooks(Struct, frozen=True, kw_only=True):
     """The functions of one feature; each is empty by default. A time is in seconds.
 
-    All but ``begin`` and ``end`` are called in place, under the exchange's lock, and
-    append their actions to ``topology.todo``.
+    Those from ``frames`` to ``peers`` are called in place, under the exchange's lock,
+    and append their actions to ``topology.todo``.
 
+    incarnation: the least incarnation that this life of the process may have (AMO-17).
+    horizons: the slot of a durable process (AMO-20).
+    performers: perform the actions that the feature defines; see `Exchange.performers`.
     begin: called once this process has joined its network; if it raises, the join
       fails.
     end: called before this process leaves; perhaps repeatedly, or without `begin`.
+    on_left: nothing arrives any more; perhaps called repeatedly.
     frames: rows of the table of handlers, also for reasons of errors.
     answers: take the answer to a request; true if the feature has made the request.
     on_link: the peer's stream is open on a new link.
@@ -62,14 +66,19 @@ class Hooks(Struct, frozen=True, kw_only=True):
     on_new_epoch: a peer has counted this process as lost, and is not lost itself; the
       state kept for it is not dropped yet.
     on_peer_lost: the state kept for a peer is dropped, but for its relays.
-    on_eliminated: a task of another process can no longer be found.
+    on_eliminated: a task of another process can no longer be found; called with its
+      ELIMINATE, and with True if it held its name, as far as this process knows.
     wants: true if a process subscribes to any task here, so that its link is in use.
     peers: return the processes with a subscriber to a task here, each once. One feature
       at most gives it.
     """
 
+    incarnation: int = 0
+    horizons: Horizons | None = None
+    performers: Mapping[type, Callable[[Any, Any, Any], object]] = {}
     begin: Callable[[], object] = _nothing
     end: Callable[[], object] = _nothing
+    on_left: Callable[[], object] = _nothing
     frames: tuple[Row[Any], ...] = ()
     answers: Callable[[Peer, wire.AddRelay, float], object] = _nothing
     on_link: Callable[[Peer, float], object] = _nothing
@@ -80,7 +89,7 @@ class Hooks(Struct, frozen=True, kw_only=True):
     on_process_lost: Callable[[Peer, float], object] = _nothing
     on_new_epoch: Callable[[Peer, float], object] = _nothing
     on_peer_lost: Callable[[Peer, float], object] = _nothing
-    on_eliminated: Callable[[RegistrationId], object] = _nothing
+    on_eliminated: Callable[[wire.Eliminate, bool, float], object] = _nothing
     wants: Callable[[Peer], object] = _nothing
     peers: Callable[[Entry], list[Peer]] | None = None
 
@@ -98,3 +107,20 @@ class Watcher(Protocol):
 
         out: True for a frame of this process.
         """
+
+
+class Moves:
+    """A slot: where departed tasks go on; this is the null object: no task does."""
+
+    __slots__ = ()
+
+    def answers(self, _peer: Peer, _frame: wire.Search) -> bool:
+        """Answer a search for a task that goes on elsewhere; False if it does not."""
+        return False
+
+    def fails(self, _name: str) -> bool:
+        """Fail the messages parked for such a task, if they need no search."""
+        return False
+
+    def forget(self, name: str) -> None:
+        """Forget a departed task, since another one has its name."""

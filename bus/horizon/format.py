@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from bus.core.streams.horizons import Horizon
 from bus.errors import HorizonError
+from bus.horizon.horizons import Horizon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -24,7 +24,7 @@ from bus.horizon.format import Owner, groups, head, read
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bus.core.streams.horizons import Horizon
+    from bus.horizon.horizons import Horizon
     from bus.horizon.storage import Storage
 
 __all__ = ["HorizonLog"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.local.actions import Store
-from bus.core.streams.horizons import Horizons
+from bus.core.hooks import Hooks
 from bus.errors import HorizonError
+from bus.horizon.horizons import Horizons, Store
 from bus.horizon.log import HorizonLog
 from bus.horizon.storage import DiskStorage
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from bus.durability import Durability
     from bus.horizon.format import Owner
@@ -30,17 +30,14 @@ class HorizonStore:
     Attributes:
         horizons: the horizons in memory, guarded by the lock of the exchange.
         incarnation: see `HorizonLog`.
-        on_lost: called when a horizon cannot be stored: from then on, no message from
-            another process may be delivered or acknowledged. The caller holds no lock.
     """
 
-    __slots__ = ("_log", "horizons", "incarnation", "on_lost")
+    __slots__ = ("_log", "horizons", "incarnation")
 
     def __init__(self, log: HorizonLog, *, ahead: int) -> None:
         self._log: Final = log
         self.horizons: Final = Horizons(log.horizons, ahead=ahead)
         self.incarnation: Final = log.incarnation
-        self.on_lost: Callable[[HorizonError], object] = lambda _: None
 
     @classmethod
     def open(cls, durability: Durability, owner: Owner) -> HorizonStore:
@@ -52,6 +49,15 @@ class HorizonStore:
         log = HorizonLog(DiskStorage(durability.directory), owner)
         return cls(log, ahead=durability.ahead)
 
+    def hooks(self) -> Hooks:
+        """Return the hooks of the feature."""
+        return Hooks(
+            horizons=self.horizons,
+            incarnation=self.incarnation,
+            performers={Store: self.store},
+            on_left=self.close,
+        )
+
     def store(
         self, action: Store, queued: Iterable[object], lock: _thread.LockType
     ) -> None:
@@ -60,6 +66,10 @@ class HorizonStore:
         With a write for each action, each frame of a round would wait for its own sync.
 
         queued: the actions behind this one, guarded by ``lock``.
+
+        Raises:
+            HorizonError: it cannot be stored. From now on no message from another
+                process may be delivered or acknowledged.
         """
         if self._log.has({action.sender: action.horizon}):
             return  # an earlier write has stored it
@@ -69,11 +79,11 @@ class HorizonStore:
         group = {each.sender: each.horizon for each in (action, *behind)}
         try:
             self._log.store(group)
-        except HorizonError as error:
+        except HorizonError:
             with lock:
                 self.horizons.fail()  # before any action behind this one
             self.close()  # so that another process may use the directory
-            self.on_lost(error)
+            raise
 
     def close(self) -> None:
         """Release the directory."""

@@ -96,7 +96,7 @@ class CommThread:
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
-        store = exchange.horizon_store
+        horizons = (each.horizons for each in exchange.hooks if each.horizons)
         outbox = RelayOutbox(me, config, self.on_extracted)
         self._relay_outbox: Final = outbox
         self.audience: Final[Entry] = outbox.audience
@@ -120,7 +120,7 @@ class CommThread:
                 outside=self._listen_outside,
                 complain=self._peer_log.note,
                 trace_sink=exchange.trace_sink,
-                horizons=None if store is None else store.horizons,
+                horizons=next(horizons, None),
             ),
             exchange.manager,
             host=outbox,
@@ -151,6 +151,7 @@ class CommThread:
         # Called for each decision or message, so without a method in between.
         self.request_flush: Final = rounds.request_flush
         self.shared_memory: Final = rounds.shared_memory
+        self.fail: Final = rounds.fail
         self.lend, self.request_loan = rounds.link_memory.lend, rounds.request_loan
         self.holds: Final = self._inbound_delivery.holds
         self._thread: _sync.Thread | None = None

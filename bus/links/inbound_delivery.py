@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.core.local.routing_table import Entry
-    from bus.core.streams.horizons import Horizons
+    from bus.core.streams.incoming_streams import Horizons
     from bus.threads.account import Account
     from bus.threads.delivery import Answer
 

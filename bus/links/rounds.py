@@ -132,8 +132,6 @@ class Rounds:
         # round leaves them here.
         self._posted: Final[deque[Posted]] = deque()
         self._requests: Final[deque[Request]] = deque()
-        if exchange.horizon_store is not None:
-            exchange.horizon_store.on_lost = self._on_horizon_lost
         self._timers: Final = remote.topology.timers
         # The first alarm that the sleeping comm thread knows of; infinite in a round.
         self._asleep_until: float = math.inf
@@ -166,7 +164,7 @@ class Rounds:
             with self.inbox.lock:
                 arrived.wake_one()
 
-    def _on_horizon_lost(self, error: HorizonError) -> None:
+    def fail(self, error: HorizonError) -> None:
         """End the comm thread, before it sends another frame (AMO-20)."""
         # Not under ``hold``, which the caller may have: this is set before any action
         # behind the failed one is performed, and no thread sends on the fast path while

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.core.remote.remote_manager import RemoteManager
+    from bus.errors import HorizonError
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.snapshot import SharedMemoryInfo
@@ -84,6 +85,9 @@ class Comm(Protocol):
 
     def request_loan(self, request: LoanRequest) -> None:
         """Answer a request for such a view; for any thread."""
+
+    def fail(self, error: HorizonError) -> None:
+        """End the comm thread, before it sends another frame (AMO-20)."""
 
     def request_flush(self) -> None:
         """Request a flush of the control frames that the last decisions caused."""

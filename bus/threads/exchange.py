@@ -27,11 +27,10 @@ from bus.core.local.actions import (
     Post,
     Reply,
     Settled,
-    Store,
     Tell,
 )
 from bus.core.local.trace import Tracer
-from bus.errors import BusError
+from bus.errors import BusError, HorizonError
 from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.callback_failures import CallbackFailures
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import TraceSink
     from bus.core.remote.remote_manager import RemoteManager
-    from bus.horizon.store import HorizonStore
     from bus.registration import Visibility
     from bus.threads.comm import Comm
     from bus.threads.fast_delivery import FastReceiver
@@ -76,14 +74,15 @@ class Exchange:
     Attributes:
         manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
-        horizon_store: stores horizons; None for a volatile process (AMO-20).
+        hooks: those of the features that begin with this process.
         remote_features: the features of a process among others; see `RemoteManager`.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
         performers: the functions that perform the actions of features, by type. Each is
             called with the action, the queue of actions and the lock; after an
-            interrupt it is called again.
+            interrupt it is called again. After a `HorizonError` the process leaves the
+            bus.
         find: returns the task that has a name; None if there is none. It takes no lock.
         send_at_once: `Router.send` of this bus, for messages that waited; set by the
             router.
@@ -97,7 +96,7 @@ class Exchange:
         "comm",
         "failures",
         "find",
-        "horizon_store",
+        "hooks",
         "manager",
         "parked_expiry",
         "performers",
@@ -112,12 +111,12 @@ class Exchange:
         self,
         manager: ProcessManager,
         trace_sink: TraceSink | None = None,
-        horizon_store: HorizonStore | None = None,
+        hooks: Sequence[Hooks] = (),
         remote_features: Sequence[Callable[[RemoteManager], Hooks]] = (),
     ) -> None:
         self.manager: Final = manager
         self.trace_sink: Final = trace_sink
-        self.horizon_store: Final = horizon_store
+        self.hooks: Final = hooks
         self.remote_features: Final = remote_features
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
@@ -127,7 +126,9 @@ class Exchange:
         self._todo: deque[Action] = deque()
         self._acting: bool = False
         self._taken: Action | None = None  # off the queue, not yet begun
-        self.performers: Final[dict[type, _Performer]] = {}
+        self.performers: Final[dict[type, _Performer]] = {
+            kind: perform for each in hooks for kind, perform in each.performers.items()
+        }
         self.parked_expiry: Final = ParkedExpiry(
             manager, self._lock, self._todo, self.decide
         )
@@ -358,7 +359,7 @@ class Exchange:
         except BaseException:
             with self._lock:
                 # The action was not begun, so it goes back. Only a reply, a report or a
-                # write of horizons may have begun: to repeat it is harmless.
+                # feature's action may have begun: to repeat it is harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -371,12 +372,6 @@ class Exchange:
         if type(action) is Reply:
             assert self.comm is not None
             self.comm.do(action)
-            self._taken = None
-            return
-        if type(action) is Store:
-            assert self.horizon_store is not None
-            self.horizon_store.store(action, self._todo, self._lock)
-            # Not before: after an interrupt no message may precede its horizon.
             self._taken = None
             return
         if type(action) is Fail:
@@ -398,8 +393,9 @@ class Exchange:
                 raise
             return
         if (perform := self.performers.get(type(action))) is not None:
-            perform(action, self._todo, self._lock)
-            # Not before: an interrupt puts it back, and the performer continues it.
+            self._perform(perform, action)
+            # Not before: an interrupt puts it back, and the performer continues it. No
+            # message may precede its horizon.
             self._taken = None
             return
         self._taken = None  # no call between this line and those below
@@ -423,6 +419,13 @@ class Exchange:
                 except BaseException:
                     self.comm.on_cut_off(action)
                     raise
+
+    def _perform(self, perform: _Performer, action: Action) -> None:
+        try:
+            perform(action, self._todo, self._lock)
+        except HorizonError as error:
+            assert self.comm is not None  # the messages came from another process
+            self.comm.fail(error)
 
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a task; fail each message that was parked for it and finds no room."""

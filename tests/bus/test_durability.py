@@ -20,7 +20,7 @@ from bus import (
     open_bus,
 )
 from bus.core import wire
-from bus.core.streams.horizons import Horizon
+from bus.horizon.horizons import Horizon, Horizons
 from bus.links.memory import MemoryNetwork
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
@@ -281,9 +281,9 @@ def test_a_stored_horizon_belongs_to_the_sending_process(
     ):
         Reader(near)
         far.call("reader", 1, timeout=LIMIT_S)
-        store = near._exchange.horizon_store
-        assert store is not None
-        horizon = store.horizons.of("machine/far")
+        horizons = comm_of(near).remote.topology.horizons
+        assert isinstance(horizons, Horizons)
+        horizon = horizons.of("machine/far")
         peer = far._node.comm
         assert peer is not None
         (session,) = [each.session for each in peer.remote.topology.peers.values()]

@@ -377,6 +377,39 @@ def test_an_interrupt_sends_no_message_twice_to_the_new_address() -> None:
     assert len(failed) == len(set(failed)) > 0
 
 
+@clause("BUS-MOVE-9")
+@asks_or_not
+def test_a_command_that_its_new_address_refuses_is_reported_once(*, asks: bool) -> None:
+    """Wherever an interrupt comes; the task there has no room."""
+    numbers = itertools.count()
+
+    def run() -> None:
+        config = attrs.evolve(PATIENT, follow_moved_tasks=True)
+        with memory_bus(config=config) as bus:
+            sender, exchange = Sender(bus, asks=asks), bus._exchange
+            new = bus.register("new", thread=sender.here, capacity=1)
+            sender.send("new", "first")
+
+            def case(interrupted: Blow) -> None:
+                before, number = sender.counted, next(numbers)
+                sender.send("old", number)
+                [message] = exchange.manager.parked.take("old")
+                error = MovedError("old", str(new.address), bus.name)
+                exchange._todo.append(Fail(message, error))
+
+                interrupted(exchange.act)
+
+                exchange.act()
+                assert sender.failed() == [number]
+                assert sender.counted - before == (0 if asks else 1)
+                assert sender.late == 0
+
+            everywhere(case, packages=(package,))
+            assert read_all(new) == ["first"]
+
+    interrupt_everywhere(run)
+
+
 # Registrations.
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from bus.core.streams.horizons import Horizon, Horizons
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
 from bus.core.streams.outgoing_stream import OutgoingStream
+from bus.horizon.horizons import Horizon, Horizons
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,7 +270,7 @@ class Scene:
             number = taken[-1].number
             raised = self._horizons.raise_over(SENDER, frame.epoch, number)
             if raised is not None:
-                self._todo.append(lambda: self._stored.update({SENDER: raised}))
+                self._todo.append(lambda: self._stored.update({SENDER: raised.horizon}))
         for each in taken:
             self._todo.append(lambda each=each: self._deliver(each))  # type: ignore[misc]
         has = self._receiver.acknowledgement(SENDER)

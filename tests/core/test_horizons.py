@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.streams.horizons import Horizon, Horizons
 from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
+from bus.horizon.horizons import Horizon, Horizons, Store
 from specs.clauses import clause
 
 ME = 5  # this incarnation
@@ -26,17 +26,18 @@ def streams(horizons: Horizons) -> IncomingStreams[str]:
 def test_a_horizon_is_raised_over_the_message_and_ahead_of_it(ahead: int) -> None:
     horizons = Horizons({}, ahead=ahead)
 
-    assert horizons.raise_over("a", 1, 3) == Horizon(1, 3 + ahead)
+    assert horizons.raise_over("a", 1, 3) == Store("a", Horizon(1, 3 + ahead))
     assert horizons.raise_over("a", 1, 3 + ahead) is None
-    assert horizons.raise_over("a", 1, 4 + ahead) == Horizon(1, 4 + 2 * ahead)
+    again = Store("a", Horizon(1, 4 + 2 * ahead))
+    assert horizons.raise_over("a", 1, 4 + ahead) == again
 
 
 @clause("AMO-20")
 def test_each_sender_and_each_epoch_has_its_own_numbers() -> None:
     horizons = Horizons({"a": Horizon(1, 9)}, ahead=2)
 
-    assert horizons.raise_over("b", 1, 1) == Horizon(1, 3)
-    assert horizons.raise_over("a", 2, 1) == Horizon(2, 3)
+    assert horizons.raise_over("b", 1, 1) == Store("b", Horizon(1, 3))
+    assert horizons.raise_over("a", 2, 1) == Store("a", Horizon(2, 3))
     assert not horizons.covers("a", 1, 9)
     assert horizons.covers("a", 2, 3)
     assert not horizons.covers("a", 2, 4)
@@ -46,7 +47,8 @@ def test_each_sender_and_each_epoch_has_its_own_numbers() -> None:
 def test_no_horizon_is_above_the_last_number() -> None:
     horizons = Horizons({}, ahead=1024)
 
-    assert horizons.raise_over("a", 1, NUMBERS - 3) == Horizon(1, NUMBERS - 1)
+    last = Store("a", Horizon(1, NUMBERS - 1))
+    assert horizons.raise_over("a", 1, NUMBERS - 3) == last
     opened = streams(Horizons({"a": Horizon(1, NUMBERS - 1)}, ahead=1)).open("a", 1)
     assert opened.has == Acknowledgement(NUMBERS)
 

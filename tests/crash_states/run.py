@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from bus.core.local.actions import Store
 from bus.core.streams.incoming_streams import IncomingStreams
 from bus.errors import HorizonError
 from bus.horizon.format import Owner
+from bus.horizon.horizons import Store
 from bus.horizon.log import HorizonLog
 from bus.horizon.storage import DiskStorage
 from bus.horizon.store import HorizonStore
@@ -103,18 +103,16 @@ class Run:
     def _simulate_life(self) -> None:
         store = self._open(self._draw.randrange(10**6))
         self._begun = store.incarnation
-        lost: list[HorizonError] = []
-        store.on_lost = lost.append
         lock = _thread.allocate_lock()
         for _ in range(self._draw.randint(1, 25)):
-            todo = self._receive(store)
+            todo, stored = self._receive(store), True
             while todo:
                 action = todo.pop(0)
                 if isinstance(action, Store):
-                    self._store(store, action, todo, lock)
-                elif not lost:
+                    stored = self._store(store, action, todo, lock) and stored
+                elif stored:
                     self._deliver(*action)
-            if lost:
+            if not stored:
                 break
             self._check_states()  # after the deliveries
             if self.states >= self._states_max:
@@ -146,7 +144,7 @@ class Run:
             known.arrived = first + draw.randrange(5)
             raised = store.horizons.raise_over(sender, known.epoch, known.arrived)
             if raised is not None:
-                todo.append(Store(sender, raised))
+                todo.append(raised)
             todo.append((sender, known.epoch, known.arrived))
         return todo
 
@@ -163,13 +161,15 @@ class Run:
         action: Store,
         queued: list[Store | _Batch],
         lock: _thread.LockType,
-    ) -> None:
+    ) -> bool:
         while True:
             try:
                 store.store(action, queued, lock)
             except KeyboardInterrupt:
                 continue  # as in `Exchange.act`, which repeats the action
-            return
+            except HorizonError:
+                return False
+            return True
 
     # States.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.streams.horizons import Horizon
 from bus.errors import HorizonError
 from bus.horizon import format as horizon_format
 from bus.horizon.format import GROUP_BYTES_MAX, MAGIC, Owner, groups, head, read
+from bus.horizon.horizons import Horizon
 from specs.clauses import clause
 
 PATH = "/there/horizons"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.streams.horizons import Horizon
 from bus.errors import BusyError, HorizonError
 from bus.horizon.format import Owner
+from bus.horizon.horizons import Horizon
 from bus.horizon.log import HorizonLog
 from bus.horizon.storage import DiskStorage
 from specs.clauses import clause

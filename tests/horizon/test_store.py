@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import Durability
-from bus.core.local.actions import Resume, Store
-from bus.core.streams.horizons import Horizon
+from bus.core.local.actions import Resume
+from bus.errors import HorizonError
 from bus.horizon.format import Owner
+from bus.horizon.horizons import Horizon, Store
 from bus.horizon.store import HorizonStore
 from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from bus.errors import HorizonError
 
 OWNER = Owner("bus1", "machine", "me", 1000)
 
@@ -69,23 +68,20 @@ def test_one_write_stores_all_queued_horizons(
 
 
 @clause("AMO-20")
-def test_a_failure_is_reported_once_nothing_is_covered(
+def test_a_failure_is_raised_once_nothing_is_covered(
     store: HorizonStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(file: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", fail)
-    raised = store.horizons.raise_over("a", 1, 1)
-    assert raised is not None
-    seen: list[tuple[bool, HorizonError]] = []
-    store.on_lost = lambda error: seen.append((store.horizons.failed, error))
+    action = store.horizons.raise_over("a", 1, 1)
+    assert action is not None
 
-    store.store(Store("a", raised), [], threading.Lock())
+    with pytest.raises(HorizonError, match="and start this process again"):
+        store.store(action, [], threading.Lock())
 
-    ((failed, error),) = seen
-    assert failed
-    assert "check the storage and start this process again" in str(error)
+    assert store.horizons.failed
     assert not store.horizons.covers("a", 1, 1)
 
 
@@ -99,4 +95,5 @@ def test_the_settings_say_how_far_ahead_a_horizon_is(
     store = HorizonStore.open(settings, OWNER)
     store.close()
 
-    assert store.horizons.raise_over("a", 1, 1) == Horizon(1, 1 + ahead)
+    raised = Store("a", Horizon(1, 1 + ahead))
+    assert store.horizons.raise_over("a", 1, 1) == raised

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from bus import BusConfig, MovedError, Role, Visibility
+from bus.core.remote.new_addresses import NewAddresses
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
 from tests.kit.comm_threads import comm_of
@@ -171,8 +172,9 @@ def test_unread_commands_follow_before_those_sent_since(site: Site) -> None:
         log.task.deregister(moved_to=NEW)
         for number in range(10, 20):
             sender.command("log", number)
-        known = remote.resolver.own._deferred_new_addresses
-        until(lambda: "log" in known, "the new address is known")
+        moves = remote.resolver.own.moves
+        assert isinstance(moves, NewAddresses)
+        until(lambda: "log" in moves.deferred, "the new address is known")
         log.let_go()
 
         far("made['log'].has(19)")

@@ -20,6 +20,7 @@ from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
 from bus.core.remote.any_machine import AnyMachineNames
+from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.topology import Topology
@@ -132,6 +133,13 @@ class SimProcess:
         remote = self.subscriptions.remote
         assert isinstance(remote, RemoteSubscriptions)
         return remote
+
+    @property
+    def new_addresses(self) -> NewAddresses:
+        """Where departed tasks go on, as far as it knows."""
+        moves = self.remote.resolver.own.moves
+        assert isinstance(moves, NewAddresses)
+        return moves
 
     def say(self, what: Callable[[], str]) -> None:
         """Add a line to the story."""

@@ -12,6 +12,7 @@ from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.delayed_acks import _EXCHANGE
 from bus.core.peer.relay import Dismissal
 from bus.core.remote.any_machine import AnyMachineSearches
+from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
@@ -39,8 +40,10 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
         min(remote.inbound_messages._streams._ended.values(), default=None),
     )
     yield Rank.REPEATED_SEARCHES, min(resolver.own.again.values(), default=None)
-    moved = resolver.new_addresses.by_name.values()
-    yield Rank.NEW_ADDRESSES, min((until for _, until in moved), default=None)
+    moves = resolver.own.moves
+    assert isinstance(moves, NewAddresses)
+    untils = (until for _, until in moves.by_name.values())
+    yield Rank.NEW_ADDRESSES, min(untils, default=None)
     assert isinstance(resolver.anywhere, AnyMachineSearches)
     yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
     yield Rank.SEARCHES, resolver.ledger.next_deadline()

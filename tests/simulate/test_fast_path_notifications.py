@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.local.actions import Action, Post, Store
+from bus.core.local.actions import Action, Post
 from bus.core.peer.relay import RelayState
 from bus.core.remote.fast_path import FastPath
-from bus.core.streams.horizons import Horizons
 from bus.core.wire import (
     FAILED,
     FOLLOWS_MIN,
@@ -22,6 +21,7 @@ from bus.core.wire import (
     Gap,
     encode_single,
 )
+from bus.horizon.horizons import Horizons, Store
 from bus.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.dialogue import accounts_of, decoded, fast_path_to

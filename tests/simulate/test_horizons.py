@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.local.actions import Action, Post, Send, Store
-from bus.core.streams.horizons import Horizons
+from bus.core.local.actions import Action, Post, Send
 from bus.core.wire import Ack
+from bus.horizon.horizons import Horizons, Store
 from specs.clauses import clause
 from tests.simulate.dialogue import Arrival, decoded
 
 if TYPE_CHECKING:
-    from bus.core.streams.horizons import Horizon
+    from bus.horizon.horizons import Horizon
 
 
 class DurableArrival(Arrival):

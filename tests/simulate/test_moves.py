@@ -100,9 +100,11 @@ def test_a_search_that_came_before_the_news_of_the_move_is_answered_too(
     stage.soon()
     assert told(letters) == [None]
     master = stage.process("s1")
+    former = RegistrationId("m1", "s3", 1)
+    departure = Eliminate(id=former, name="f", moved_to=NEW)
 
     def moved() -> list[Action]:
-        master.remote.resolver.on_moved("f", NEW, stage.world.now)
+        master.new_addresses.on_eliminated(departure, True, stage.world.now)
         return master.remote.topology.take_actions()
 
     master.event(moved)
@@ -135,13 +137,13 @@ def test_the_new_address_is_told_for_a_limited_time() -> None:
     stage.soon()
     f.process.deregister(f, moved_to=NEW)
     stage.soon(RESOLVE_S + SOON_S)
-    master = stage.process("s1").remote
+    master = stage.process("s1")
 
     letters = stage.send(d, HERE)
     stage.soon(RESOLVE_S + SOON_S)
 
     assert told(letters) == [UnresolvedError]
-    assert master.resolver.new_addresses.by_name == {}
+    assert master.new_addresses.by_name == {}
 
 
 @clause("BUS-SEC-7", "BUS-MOVE-9")

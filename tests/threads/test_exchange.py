@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.core.local.actions import Fail, Post, Reply, Store
-from bus.core.streams.horizons import Horizon
+from bus.core.local.actions import Fail, Post, Reply
 from bus.errors import BusFullError, UnresolvedError
+from bus.horizon.horizons import Horizon, Store
 from bus.threads.account import Account
 from bus.threads.host_thread import move
 from queuebroker.testing import explore
@@ -392,7 +392,7 @@ def test_a_horizon_is_stored_before_the_action_behind_it_despite_an_interrupt() 
 
     comm: Any = SimpleNamespace(do=done.append, request_flush=lambda: None)
     station.exchange.comm = comm
-    station.exchange.horizon_store = SimpleNamespace(store=store)  # type: ignore[misc, assignment]
+    station.exchange.performers[Store] = store
     post: Any = Post(None, [])  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         station.exchange.decide(lambda: [Store("a", Horizon(1, 1)), post])

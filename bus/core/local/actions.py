@@ -14,7 +14,6 @@ from bus.address import Address
 from bus.core.local.inbound_run import InboundRun
 from bus.core.local.routing_table import Entry
 from bus.core.local.trace import Trace
-from bus.core.streams.horizons import Horizon
 from bus.core.wire import Frame, LinkKind
 from bus.errors import BusError
 from bus.message import Incoming, Presence
@@ -35,7 +34,6 @@ __all__ = [
     "Resume",
     "Send",
     "Settled",
-    "Store",
     "Tell",
     "Vacate",
 ]
@@ -78,16 +76,6 @@ class Post(Struct, frozen=True):
 
     entry: Entry
     messages: list[Incoming | InboundRun]
-
-
-class Store(Struct, frozen=True):
-    """Store a horizon before the following actions hand over messages (AMO-20).
-
-    sender: the process that sent these messages.
-    """
-
-    sender: str
-    horizon: Horizon
 
 
 class Resume(Struct, frozen=True):
@@ -175,9 +163,7 @@ Action = (
     Open
     | Tell
     | Fail
-    | FeatureAction
     | Post
-    | Store
     | Resume
     | Reply
     | Vacate
@@ -187,6 +173,7 @@ Action = (
     | Send
     | Dial
     | HangUp
+    | FeatureAction
 )
 
 # Takes the actions of a decision as they are decided: it outlasts an interrupt.

@@ -11,13 +11,13 @@ relays                                  the relays of tasks of all peers
 inbound, inbound_messages,
 outbound_messages,
 undelivered_messages                    messages, from and to frames, and back
-new_addresses, own_searches,
-resolver                                searches for names
+own_searches, resolver                  searches for names
 any_machine                             names whose machine is ``*``
 control_frames                          frames for several parts; checks of the senders
 process_loss                            the end of other processes
 task_announcer                          the tasks of this process, reported to others
 remote_manager                          the decisions; the table of frame handlers
+new_addresses                           the tasks that go on at another machine
 fast_path                               one message, sent or received by a task's thread
 remote_presence                         public tasks of others, while one confirms them
 confirmations, matches,

@@ -87,14 +87,12 @@ class ControlFrames:
             self._resolver.on_export(peer, frame.name)
 
     def on_eliminate(self, peer: Peer, frame: wire.Eliminate, now: float) -> None:
-        """Forget a task of another process that departed, or that has moved."""
-        # Before the registry forgets it: a task may give its own name only.
-        moved = self._has_moved(frame)
-        self._name_registry.on_eliminate(frame, peer)
+        """Forget a task of another process that departed."""
+        held = self._name_registry.on_eliminate(frame, peer)
         self._relays.on_eliminate(frame.id)
         self._resolver.anywhere.on_eliminated(frame.id, frame.name, now)
-        if moved:
-            self._resolver.on_moved(frame.name, frame.moved_to, now)
+        for each in self._hooks:
+            each.on_eliminated(frame, held, now)
 
     def on_busy(self, peer: Peer, error: Error, now: float) -> None:
         """Keep the link that a peer needs, or continue a search without the peer."""
@@ -109,23 +107,6 @@ class ControlFrames:
             self._name_registry.on_refusal(peer, error, now)
         else:
             self._resolver.on_refusal(peer, error, now)
-
-    def _has_moved(self, frame: wire.Eliminate) -> bool:
-        """Return True if the holder of a name of this machine has moved to another one.
-
-        A slave's master also forwards the departures of other machines' tasks. These
-        may have moved to this machine.
-
-        Raises:
-            WireError: its new address is on this machine.
-        """
-        here = self._topology.me.machine
-        if not frame.moved_to or frame.id.machine != here:
-            return False
-        if Address.parse(frame.moved_to).machine == here:
-            raise WireError(f"ELIMINATE has a new address here: {frame.moved_to!r}")
-        user = self._name_registry.users.find(frame.name)
-        return user is not None and user.id == frame.id
 
     def _has_subscriber(self, relay: Relay | None) -> bool:
         """Return True if a request of this process matches a task, without a master."""
@@ -162,9 +143,16 @@ class ControlFrames:
         return frame
 
     def check_eliminate(self, peer: Peer, frame: wire.Eliminate) -> wire.Eliminate:
-        """Require a slave's own task, or one of another master's machine."""
+        """Require a slave's own task, or one of another master's machine.
+
+        A new address of a task of this machine is on another one. But tasks of other
+        machines, of whose departure a slave is informed, too, may move to this one.
+        """
         self._check_slave(peer, frame.id)
         self._check_machine(peer, frame.id)
+        new, here = frame.moved_to, self._topology.me.machine
+        if new and frame.id.machine == here == Address.parse(new).machine:
+            raise WireError(f"ELIMINATE has a new address here: {new!r}")
         return frame
 
     def _is_forwarder(self, peer: Peer) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from bus.core.local.actions import Post, Reply, Store
+from bus.core.local.actions import Post, Reply
 from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.relay import AUDIENCE, Relay
 from bus.core.remote.inbound import (
@@ -205,14 +205,14 @@ class InboundMessages:
         """Have a horizon stored, unless all messages up to ``number`` are covered.
 
         The action precedes those that hand the messages over, and the acknowledgement:
-        actions are performed in order, and a failed `Store` ends them.
+        actions are performed in order, and its failure ends them.
         """
         horizons = self._topology.horizons
         if horizons is None or not number:
             return
         raised = horizons.raise_over(sender, epoch, number)
         if raised is not None:
-            self._topology.todo.append(Store(sender, raised))
+            self._topology.todo.append(raised)
 
     def _commands(
         self, peer: Peer, run: Run

@@ -24,9 +24,8 @@ from bus.registration import Visibility
 from bus.rights import not_granted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from bus.core.hooks import Hooks
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
@@ -56,7 +55,6 @@ class NameRegistry:
         "_decides_at",
         "_deferred_pongs",
         "_expects_until",
-        "_hooks",
         "_manager",
         "_since_ns",
         "_topology",
@@ -64,15 +62,9 @@ class NameRegistry:
         "users",
     )
 
-    def __init__(
-        self,
-        topology: Topology,
-        manager: ProcessManager,
-        hooks: Sequence[Hooks],
-    ) -> None:
+    def __init__(self, topology: Topology, manager: ProcessManager) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
-        self._hooks: Final = hooks
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
         self._alarm: Final = topology.timers.alarm(Rank.NAMES, self._on_due)
@@ -277,15 +269,16 @@ class NameRegistry:
             error = not_granted("register", name) if denied else NameTakenError(name)
             self._topology.todo.append(Evict(task, error))
 
-    def on_eliminate(self, frame: Eliminate, origin: Peer) -> None:
-        """Forward the departure of a task, and report it to the features.
+    def on_eliminate(self, frame: Eliminate, origin: Peer) -> bool:
+        """Forward the departure of a task.
 
         `ControlFrames` has checked that the origin may end the task (BUS-SEC-7).
+
+        Return True if the task held its name, as far as this process knows.
         """
-        self.users.remove(frame.id, frame.name)
+        held = self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        for each in self._hooks:
-            each.on_eliminated(frame.id)
+        return held
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Return True if a process may hold a name without another known holder."""

@@ -1,7 +1,7 @@
 """`OwnSearches`: the searches for names that messages of this process wait for.
 
 One search for a name is outstanding at a time (BUS-ROUTE-7). It ends if the name is
-found, if no message waits for it any more, or if its task goes on at another machine.
+found, or if no message waits for it any more.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.address import ANY_MACHINE, Address
+from bus.core.hooks import Moves
 from bus.core.peer.peer import characteristics
 from bus.core.remote.requests import HOPS, Request
 from bus.core.timers import Rank
 from bus.core.wire import NO_DEADLINE, Search
-from bus.errors import BusFullError, MovedError
+from bus.errors import BusFullError
 from bus.rights import not_granted
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
-    from bus.core.remote.new_addresses import NewAddresses
     from bus.core.remote.relays import Relays
     from bus.core.remote.requests import Requests
     from bus.core.remote.topology import Topology
@@ -43,21 +43,21 @@ class OwnSearches:
     by_name: the outstanding searches. The ledger keeps them, too.
     again: names whose answer was useless, and when to search for each again, in
       seconds (OPEN-9); in the order of these times.
+    moves: where departed tasks go on; a feature may fill it.
     """
 
     __slots__ = (
         "_alarm",
         "_by_sender",
-        "_deferred_new_addresses",
         "_found",
         "_ledger",
         "_manager",
         "_names",
-        "_new_addresses",
         "_relays",
         "_topology",
         "again",
         "by_name",
+        "moves",
     )
 
     def __init__(
@@ -66,14 +66,12 @@ class OwnSearches:
         manager: ProcessManager,
         relays: Relays,
         ledger: Requests[Search],
-        new_addresses: NewAddresses,
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
         self._alarm: Final = topology.timers.alarm(Rank.REPEATED_SEARCHES, self._repeat)
         self._relays: Final = relays
         self._ledger: Final = ledger
-        self._new_addresses: Final = new_addresses
         self.by_name: Final[dict[str, Request[Search]]] = {}
         self._names: Final[dict[RequestId, str]] = {}
         # The names sought for each sender, by its relay number. Their searches end when
@@ -83,16 +81,13 @@ class OwnSearches:
         # The names of relays that cannot be reached yet. Their searches continue until
         # they can, even if no message waits.
         self._found: Final[dict[str, None]] = {}
-        # New addresses told by a master, of names whose former holders still return
-        # their unread messages. These go first.
-        self._deferred_new_addresses: Final[dict[str, str]] = {}
+        self.moves: Moves = Moves()
 
     def seek(self, name: str, now: float) -> None:
         """Search for a name that parked messages wait for, unless a search is open."""
         if name in self.by_name or self._manager.table.find(name) is not None:
             return
-        if (new := self._new_address(name)) is not None:
-            self._fail_moved(name, new)
+        if self.moves.fails(name):
             return
         if self.again.get(name, now) > now:
             return
@@ -136,7 +131,7 @@ class OwnSearches:
         """Restart all searches: an error may have cut off a decision on one."""
         for name in list(self.by_name):
             with suppress(KeyError):  # as far as that decision came
-                self._end(name)
+                self.end(name)
         for name in self._manager.parked.waiting():
             self.seek(name, now)
 
@@ -154,14 +149,13 @@ class OwnSearches:
             del sought[name]
         return request
 
-    def _end(self, name: str) -> None:
+    def end(self, name: str) -> None:
+        """End the open search for a name."""
         self._ledger.end(self._forget(name))
 
-    def _name_of(self, request: Request[Search]) -> str:
+    def name_of(self, request: Request[Search]) -> str:
+        """Return the name, as used in this process, that an open search is for."""
         return self._names[request.frame.id]
-
-    def _fail(self, name: str, error: BusError) -> None:
-        self._manager.parked.fail(name, error, self._topology.todo)
 
     # Messages and tasks of this process.
 
@@ -172,7 +166,7 @@ class OwnSearches:
             return
         entry = self._manager.table.find(name)
         if entry is None or self._is_reached(entry):
-            self._end(name)
+            self.end(name)
         else:
             self._found[name] = None
 
@@ -201,15 +195,15 @@ class OwnSearches:
     def on_departure(self, task: Entry, now: float) -> None:
         """End the searches of a departed sender; restart those that others need."""
         for name in list(self._by_sender.get(task.relay, ())):
-            self._end(name)
+            self.end(name)
             self.seek(name, now)
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is found now and can be reached."""
-        self._deferred_new_addresses.pop(entry.name, None)
+        self.moves.forget(entry.name)
         if entry.name in self.by_name:
             if self._is_reached(entry):
-                self._end(entry.name)
+                self.end(entry.name)
             else:
                 self._found[entry.name] = None
 
@@ -231,7 +225,7 @@ class OwnSearches:
         self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
     ) -> None:
         """End an answered search; repeat it later if the answer was useless."""
-        name = self._name_of(request)
+        name = self.name_of(request)
         self._ledger.end(self._forget(name), answered_by=peer)
         # If the answers of several machines were collected, some time has passed, and
         # the other process may have released its relay of the sender: it is announced.
@@ -255,8 +249,8 @@ class OwnSearches:
 
         denied: True if this process may not send commands to the name.
         """
-        name = self._name_of(request)
-        self._end(name)
+        name = self.name_of(request)
+        self.end(name)
         error: BusError = not_granted("command", name)
         if not denied:
             error = BusFullError(
@@ -264,48 +258,7 @@ class OwnSearches:
                 self._topology.limits.searches_per_process,
                 "searches",
             )
-        self._fail(name, error)
-
-    # Tasks that go on at another machine (BUS-MOVE-9).
-
-    def on_moved_answer(self, request: Request[Search], address: str) -> None:
-        """End a search that a master has answered with the task's new address."""
-        self.on_moved(self._name_of(request), address)
-
-    def on_own_task_moved(self, name: str, address: str) -> None:
-        """Fail the messages parked in this process for its own moved task.
-
-        Its unread messages are parked by now, before those sent since.
-        """
-        if self._manager.table.find(name) is None:
-            self.on_moved(name, address)
-
-    def on_moved(self, name: str, address: str) -> None:
-        """End the search for a name whose task goes on elsewhere, if there is one."""
-        if name in self.by_name:
-            self._end(name)
-        self._fail_moved(name, address)
-
-    def _new_address(self, name: str) -> str | None:
-        """Return where the task of a name goes on, as far as this process knows."""
-        address = Address.parse(name)
-        if address.machine in {None, self._topology.me.machine}:
-            moved = self._new_addresses.find(address.module)
-            if moved is not None:
-                return moved
-        return self._deferred_new_addresses.get(name)
-
-    def _fail_moved(self, name: str, address: str) -> None:
-        """Fail the messages parked for a name with `MovedError`.
-
-        If a former holder still returns unread messages, this is deferred until then.
-        """
-        if self._manager.departures.is_leaving(name):
-            # `TaskAnnouncer.on_emptied` searches for the name again.
-            self._deferred_new_addresses[name] = address
-            return
-        self._deferred_new_addresses.pop(name, None)
-        self._fail(name, MovedError(name, address, self._topology.me.bus))
+        self._manager.parked.fail(name, error, self._topology.todo)
 
     # Peers.
 

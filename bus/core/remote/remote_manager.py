@@ -97,7 +97,7 @@ class RemoteManager:
         self._features: Final = features
         hooks: list[Hooks] = []  # its parts share it; `begin` fills it
         self._hooks: Final = hooks
-        self.name_registry: Final = NameRegistry(topology, manager, hooks)
+        self.name_registry: Final = NameRegistry(topology, manager)
         self.relays: Final = Relays(topology, manager, host, relay_account)
         self.outbound_messages: Final = OutboundMessages(topology, manager, self.relays)
         self._undelivered_messages: Final = UndeliveredMessages(
@@ -401,7 +401,6 @@ class RemoteManager:
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
-            Row(Reason.MOVED, resolver.on_moved_answer),
             Row(Reason.ABSENT, resolver.anywhere.on_absent),
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.interests import Interests
 from bus.core.local.remote_tasks import RemoteTasks
 from bus.core.timers import Rank
-from bus.core.wire import Unexport
+from bus.core.wire import Eliminate, Unexport
 
 if TYPE_CHECKING:
     from bus.address import Address
@@ -65,10 +65,10 @@ class RemotePresence:
             address = self._topology.address(task.id.machine, task.name)
             self._passed_on.on_appeared(task.id, address, task.incarnation)
 
-    def on_departure(self, task: RegistrationId) -> None:
+    def on_eliminated(self, frame: Eliminate, *_: object) -> None:
         """Report the departure of a task to the watches of this process."""
-        self._topology.todo += self._own.on_disappeared(task)
-        self._passed_on.on_disappeared(task)
+        self._topology.todo += self._own.on_disappeared(frame.id)
+        self._passed_on.on_disappeared(frame.id)
 
     def on_unexport(self, peer: Peer, frame: Unexport, _: float) -> None:
         """Report that the master no longer confirms a task of another machine."""

@@ -117,7 +117,7 @@ class RemoteSubscriptions:
             on_process_lost=self.on_process_lost,
             on_new_epoch=self.on_new_epoch,
             on_peer_lost=self.on_peer_lost,
-            on_eliminated=self.presence.on_departure,
+            on_eliminated=self.presence.on_eliminated,
             peers=self.matches.subscribed_peers,
             wants=self.matches.is_subscriber,
         )

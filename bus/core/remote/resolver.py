@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.address import Address
 from bus.core.peer.peer import characteristics
-from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.own_searches import OwnSearches
 from bus.core.remote.requests import (
     AnswerCollector,
@@ -43,7 +41,6 @@ class Resolver:
 
     ledger: all searches. own: those of this process.
     anywhere: those for names of any machine, of which all machines are asked.
-    new_addresses: in a master, where departed tasks of its machine go on.
     """
 
     __slots__ = (
@@ -53,7 +50,6 @@ class Resolver:
         "_topology",
         "anywhere",
         "ledger",
-        "new_addresses",
         "own",
     )
 
@@ -74,10 +70,7 @@ class Resolver:
             frame_for=self._frame_for,
             alarm=topology.timers.alarm(Rank.SEARCHES, self._expire),
         )
-        self.new_addresses: Final = NewAddresses(topology.timers)
-        self.own: Final = OwnSearches(
-            topology, manager, relays, self.ledger, self.new_addresses
-        )
+        self.own: Final = OwnSearches(topology, manager, relays, self.ledger)
         collector = manager.any_machine.collector or AnswerCollector
         self.anywhere: Final[AnswerCollector] = collector(
             topology, name_registry, relays, self.ledger, self._conclude
@@ -92,7 +85,6 @@ class Resolver:
 
     def on_registered(self, task: Entry, now: float) -> None:
         """Answer the searches that arrived before a public task (BUS-ROUTE-18)."""
-        self.new_addresses.forget(task.name)
         machine = self._topology.me.machine
         for request in self.ledger.of(machine, task.name):
             if request.origin is not None:
@@ -121,9 +113,7 @@ class Resolver:
                 self.ledger.keep(request)
                 self._answer(request, task, now)
                 return
-            new = self.new_addresses.find(frame.name)
-            if new is not None and not frame.anywhere:
-                self._send_moved(peer, frame.id, new)
+            if self.own.moves.answers(peer, frame):
                 return
         limits = self._topology.limits
         most, in_all = limits.searches_per_process, limits.searches_in_all
@@ -208,53 +198,6 @@ class Resolver:
         request.origin.session.send_control(frame)
         self.ledger.end(request, answered_by=peer)
 
-    # Tasks that go on at another machine (BUS-MOVE-9).
-
-    def on_moved(self, name: str, address: str, now: float) -> None:
-        """Tell the senders of a departed task where it goes on, if this is the master.
-
-        They are told when they search for it, as long as a message would wait for it.
-        Senders that have searched already are told now.
-        """
-        if not self._topology.is_master:
-            return
-        if self._name_registry.users.find(name) is not None:
-            return  # registered again
-        until = now + self._manager.resolve_timeout_s
-        self.new_addresses.record(name, address, until)
-        for request in self.ledger.of(self._topology.me.machine, name):
-            if request.origin is not None and not request.anywhere:
-                self._send_moved(request.origin, request.frame.id, address)
-                self.ledger.end(request)
-        if name in self.own.by_name:
-            self.own.on_moved(name, address)
-
-    def on_moved_answer(self, peer: Peer, error: Error, _: float) -> None:
-        """Handle or forward the answer of a master that a task goes on elsewhere.
-
-        Raises:
-            WireError: the new address is on the machine where it was searched for.
-        """
-        request, address = self.ledger.get(error.request), error.text
-        if request is None or peer in self._topology.slaves():
-            return
-        if request.anywhere:
-            return  # the machine where the task goes on is asked, too
-        if request.forwarded_to.pop(peer.key, None) is None:
-            return
-        if Address.parse(address).machine == request.machine:
-            raise WireError(f"ERROR has a new address on the same machine: {address!r}")
-        if request.origin is not None:
-            self._send_moved(request.origin, request.frame.id, address)
-            self.ledger.end(request)
-            return
-        self.own.on_moved_answer(request, address)
-
-    @staticmethod
-    def _send_moved(peer: Peer, number: RequestId, address: str) -> None:
-        frame = Error(reason=Reason.MOVED, text=address, request=number)
-        peer.session.send_control(frame)
-
     def _frame_for(self, frame: Search, peer: Peer) -> Search:
         """Return a search as it is forwarded: another machine seeks its own name.
 
@@ -281,7 +224,7 @@ class Resolver:
 
         Also if it refused them before: it answers, and need not keep any.
         """
-        self.new_addresses.forget(name)
+        self.own.moves.forget(name)
         for request in self.ledger.of(self._topology.me.machine, name):
             self.ledger.forward(request, [peer])
 

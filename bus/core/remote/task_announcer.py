@@ -100,9 +100,6 @@ class TaskAnnouncer:
             self._end_sending(entry, now, final=final)
             for each in self._hooks:
                 each.on_emptied(entry, now)
-            if entry.moved_to:
-                self._resolver.on_moved(entry.name, entry.moved_to, now)
-                self._own_searches.on_own_task_moved(entry.name, entry.moved_to)
         if self._manager.table.find(entry.name) is None:
             # A relay that was never reached may leave a search behind (BUS-ROUTE-19).
             self._own_searches.end_unneeded(entry.name)

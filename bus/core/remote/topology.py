@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bus.core.local.actions import Action
     from bus.core.local.trace import TraceSink
     from bus.core.peer.limits import Limits
-    from bus.core.streams.horizons import Horizons
+    from bus.core.streams.incoming_streams import Horizons
     from bus.core.timers import Alarm
     from bus.core.wire import Frame, Identity
     from bus.errors import BusError

@@ -10,7 +10,7 @@ only those addressed to this incarnation of the receiver (AMO-19). Like
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -19,9 +19,7 @@ from bus.core.streams.incoming_stream import Acknowledgement, IncomingStream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.core.streams.horizons import Horizons
-
-__all__ = ["IncomingStreams", "Opened", "Refusal"]
+__all__ = ["Horizons", "IncomingStreams", "Opened", "Refusal"]
 
 M = TypeVar("M")
 
@@ -32,6 +30,27 @@ class Refusal(enum.Enum):
     NOT_OPEN = "not open"  # unknown sender, or a closed stream
     OLD_EPOCH = "old epoch"
     OLD_INCARNATION = "old incarnation"
+
+
+class Horizons(Protocol):
+    """A slot: the horizons of all senders to a durable process (AMO-20).
+
+    failed: True once they cannot be stored; then no message is handed over.
+    """
+
+    failed: bool
+
+    def of(self, sender: str) -> tuple[int, int] | None:
+        """Return the epoch and the number of a sender's horizon, or None."""
+
+    def covers(self, sender: str, epoch: int, number: int) -> bool:
+        """Return True if a message may be handed over without another write."""
+
+    def raise_over(self, sender: str, epoch: int, number: int) -> Any:
+        """Raise the horizon over a message that is about to be handed over.
+
+        Return the action that comes first, or None.
+        """
 
 
 class Opened(Struct, frozen=True):
@@ -226,8 +245,8 @@ class IncomingStreams(Generic[M]):
         horizon = None if self._horizons is None else self._horizons.of(sender)
         if horizon is None:
             return None
-        stream = self._stream(horizon.number + 1)
-        return _Sender(horizon.epoch, stream)
+        epoch, number = horizon
+        return _Sender(epoch, self._stream(number + 1))
 
     def _stream(self, first: int) -> IncomingStream[M]:
         return IncomingStream(

@@ -1,29 +1,28 @@
 """`Horizons`: how far each stream to this process may have been handed over (AMO-20).
 
 A horizon is raised before the messages below it are handed over: `raise_over` returns
-the new horizon, and its caller has it stored before any of these messages goes to a
-task. After a restart the stored horizons tell which messages are refused. The epoch of
-a sender is stored with its first message: until then, no message of that epoch has been
-handed over, so that nothing needs to be refused.
+an action that stores the new one before any of these messages goes to a task. After a
+restart the stored horizons tell which messages are refused. The epoch of a sender is
+stored with its first message: until then, no message of that epoch has been handed
+over, so that nothing needs to be refused.
 
-This class only takes decisions. The files are in `bus.horizon`.
+This module only takes decisions; `bus.horizon.store` has the files.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import Struct
-
+from bus.core.local.actions import FeatureAction
 from bus.core.streams.incoming_stream import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Horizon", "Horizons"]
+__all__ = ["Horizon", "Horizons", "Store"]
 
 
-class Horizon(Struct, frozen=True):
+class Horizon(NamedTuple):
     """The horizon of one sender's newest epoch.
 
     number: the greatest number that may have been handed over; 0 for none.
@@ -34,7 +33,17 @@ class Horizon(Struct, frozen=True):
 
     def covers(self, other: Horizon) -> bool:
         """Return True if this horizon refuses all messages that the other refuses."""
-        return (self.epoch, self.number) >= (other.epoch, other.number)
+        return self >= other
+
+
+class Store(FeatureAction):
+    """Store a horizon before the following actions hand over messages (AMO-20).
+
+    sender: the process that sent these messages.
+    """
+
+    sender: str
+    horizon: Horizon
 
 
 class Horizons:
@@ -72,10 +81,10 @@ class Horizons:
             and not self.failed
         )
 
-    def raise_over(self, sender: str, epoch: int, number: int) -> Horizon | None:
+    def raise_over(self, sender: str, epoch: int, number: int) -> Store | None:
         """Raise the horizon over a message that is about to be handed over.
 
-        Return the horizon to store first; None if the present one covers the message.
+        Return the action that comes first; None if the present one covers the message.
         The epoch is the newest of its sender: streams refuse all older ones.
         """
         if self.covers(sender, epoch, number):
@@ -83,7 +92,7 @@ class Horizons:
         # At most the last number: no message has a higher one (AMO-15).
         raised = Horizon(epoch, min(number + self._ahead, NUMBERS - 1))
         self._by_sender[sender] = raised
-        return raised
+        return Store(sender, raised)
 
     def fail(self) -> None:
         """Cover nothing more: the storage takes no further horizon."""
