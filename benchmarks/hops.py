@@ -11,6 +11,7 @@ tells it when to begin, since a message would be recorded itself.
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import sys
@@ -75,8 +76,8 @@ class _Recorder:
         return calls or []
 
 
-def measure() -> Hops:
-    """Record the calls of one command.
+def measure(idle_s: float = _QUIET_S) -> Hops:
+    """Record the calls of one command, after ``idle_s`` seconds without one.
 
     Raises:
         RuntimeError: the far process did not answer in time.
@@ -84,7 +85,9 @@ def measure() -> Hops:
     recorder = _Recorder()
     with (
         tempfile.TemporaryDirectory(prefix="qb-") as folder,
-        start_program([sys.executable, "-m", "benchmarks.hops", folder]) as far,
+        start_program(
+            [sys.executable, "-m", "benchmarks.hops", "--far", folder]
+        ) as far,
     ):
         assert far.stdout is not None
         far.stdout.readline()
@@ -96,7 +99,7 @@ def measure() -> Hops:
                 for _ in range(_WARM):
                     task.call("sink", b"", timeout=_LIMIT_S)
                 # No call tells that the acknowledgements of both sides are out.
-                time.sleep(_QUIET_S)
+                time.sleep(idle_s)
                 far.send_signal(signal.SIGUSR1)
                 far.stdout.readline()
                 recorder.calls = []
@@ -136,13 +139,14 @@ def _be_far(folder: str) -> None:
         done.wait(_LIMIT_S)
 
 
-def main(*, way: bool = False) -> None:
+def main(idle_s: float, *, way: bool = False) -> None:
     """Print the calls of one command, by file.
 
-    way: the calls themselves, in order.
+    idle_s: as for `measure`. way: the calls themselves, in order.
     """
     # The fewest: if a deadline passes meanwhile, the comm thread makes a hundred more.
-    hops = min([measure() for _ in range(_RUNS)], key=lambda each: sum(map(len, each)))
+    runs = [measure(idle_s) for _ in range(_RUNS)]
+    hops = min(runs, key=lambda each: sum(map(len, each)))
     print(machine_line())
     print()
     near, far = map(files_of, hops)
@@ -157,7 +161,9 @@ def main(*, way: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] in ([], ["--way"]):
-        main(way=bool(sys.argv[1:]))
-    else:
-        _be_far(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hops")
+    parser.add_argument("--way", action="store_true", help="print the calls in order")
+    parser.add_argument("--idle", type=float, default=_QUIET_S, help="seconds before")
+    parser.add_argument("--far", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    _be_far(given.far) if given.far else main(given.idle, way=given.way)

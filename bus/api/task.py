@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from bus.address import Address
 from bus.api.arguments import (
@@ -26,6 +26,7 @@ from bus.api.loans import OnFull, new_loan
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NOTIFY, SEND, Sender
+from bus.api.subscriber import Subscriber
 from bus.api.subscription import Subscription, Watch
 from bus.api.task_owner import TaskOwner
 from bus.core.local.routing_table import Entry
@@ -37,9 +38,6 @@ from bus.threads.account import Overflow
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from bus.api.subscriber import Subscriber
 
 __all__ = ["Task", "Where"]
 
@@ -291,12 +289,6 @@ class Task(Uncopyable):
             if outer is False:
                 MAIN.inside = False
 
-    def _subscriber(self) -> Subscriber:
-        """Return the part of this task that starts its subscriptions and watches."""
-        from bus.api.subscriber import Subscriber  # noqa: PLC0415 - few tasks need it
-
-        return Subscriber(self._bus, self._entry, self._sender)
-
     @guarded("wait for subscribers")
     def wait_for_subscribers(
         self, count: int = 1, timeout: float | None = None
@@ -314,7 +306,7 @@ class Task(Uncopyable):
             RuntimeError: within a callback; its thread may have to answer.
             UnknownTaskError: this task deregisters, or its bus is closed meanwhile.
         """
-        own = self._subscriber()
+        own = Subscriber(self._bus, self._entry, self._sender)
         return own.wait_for_subscribers(count, timeout)
 
     @guarded("take a loan")
@@ -380,7 +372,7 @@ class Task(Uncopyable):
               the subscription is cancelled.
             RuntimeError: ``wait`` within a callback; its thread may have to answer.
         """
-        return self._subscriber().subscribe(
+        return Subscriber(self._bus, self._entry, self._sender).subscribe(
             to, callback, bus, ref, overflow, capacity, timeout, wait=wait
         )
 
@@ -403,7 +395,7 @@ class Task(Uncopyable):
         Raises:
             NotJoinedError, UnknownTaskError: as for `command`.
         """
-        own = self._subscriber()
+        own = Subscriber(self._bus, self._entry, self._sender)
         return own.watch(to, callback, bus, ref)
 
     # Moving and deregistering.

@@ -360,7 +360,7 @@ class StreamConnection:
         self._call_later(_REPORT_S, StreamConnection._on_report_due)
 
     def ask(self) -> None:
-        """Ask a native peer to confirm what was sent; for any thread."""
+        """Ask a native peer for its accounts; for any thread."""
         if not self.is_idle:
             self._driver.call(partial(self._report, asks=True), self)
 

@@ -121,7 +121,7 @@ class Driver(Uncopyable):
         self._thread: _sync.Thread | None = None  # of a background driver
         self._thread_ident = 0
         self._poller = _net.Poller()
-        self.watch: Final = self._poller.modify
+        self.watch: Callable[[int, int], None] = self._poller.modify
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # The descriptor again, until it is closed; and one item per thread that writes
         # to it.

@@ -118,6 +118,8 @@ class Acceptor:
 class Listener(Acceptor):
     """The listening socket of one broker, until the broker closes."""
 
+    driver: Driver
+
     def __init__(
         self,
         broker: Broker,

@@ -36,7 +36,10 @@ class Expired:
 
     def __contains__(self, search: object) -> bool:
         assert isinstance(search, RequestId)
-        return self._deadlines[search] <= self._world.now + _ROUNDED_S
+        deadline = self._deadlines.get(search)
+        if deadline is None:  # a hostile peer made it up: no process has begun it
+            return True
+        return deadline <= self._world.now + _ROUNDED_S
 
 
 class UnderWay:
