@@ -172,6 +172,11 @@ WAIT_S_MAX = threading.TIMEOUT_MAX
 # How long a caller spins before it sleeps, in seconds: less than it takes to put a
 # thread to sleep and to wake it on another processor.
 SPIN_S = 2e-5
+# If a caller gets the processor back later than this, other programs use it: each yield
+# may cost a time slice of the scheduler, some 4 ms. Then no caller yields for a while.
+LATE_S = 1e-3
+BUSY_S = 0.25
+_busy_until = 0.0  # on `monotonic`; a race over it costs one time slice
 
 
 def join(thread: threading.Thread, seconds: float) -> bool:
@@ -229,13 +234,17 @@ def spin(ready: Callable[[], bool]) -> bool:
 
     Two threads that answer each other then need not sleep, nor wake each other: these
     take most of a round trip. ``ready`` is called without any lock and must only read.
+    On a busy machine it is called once.
     """
+    global _busy_until  # noqa: PLW0603 # all threads share the processors
     until = monotonic() + SPIN_S
-    while not ready():
-        if monotonic() >= until:
-            return False
+    if until < _busy_until:
+        return ready()
+    while not (came := ready()) and monotonic() < until:
         os.sched_yield()  # releases the interpreter lock without sleeping
-    return True
+    if monotonic() > until + LATE_S:
+        _busy_until = until + BUSY_S
+    return came
 
 
 def park(

@@ -37,6 +37,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
     def make(step_s: float) -> Machine:
         made = Machine(step_s)
         monkeypatch.setattr(_sync, "monotonic", made.now)
+        monkeypatch.setattr(_sync, "_busy_until", 0.0)
         monkeypatch.setattr(os, "sched_yield", made.let_run)
         return made
 
@@ -69,6 +70,24 @@ def test_a_spin_is_short_however_long_others_run(machine: Any, step_s: float) ->
     assert made.now() < _sync.SPIN_S + 2 * step_s
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_no_caller_yields_for_a_while_if_other_programs_use_the_processor(
+    machine: Any, *, ready: bool
+) -> None:
+    """Each yield would cost a time slice: 4 ms, a thousand times a sleep."""
+    made = machine(4e-3)
+
+    _sync.spin(lambda: ready and made.yields == 1)
+    for _ in range(3):
+        assert not _sync.spin(lambda: False)
+    assert made.yields == 1
+
+    made.yields += int(_sync.BUSY_S / made.step_s) + 1
+    before = made.yields
+    _sync.spin(lambda: False)
+    assert made.yields > before
+
+
 @clause("QB-RECV-2")
 def test_a_receiver_takes_a_message_sent_during_its_spin_without_sleeping(
     monkeypatch: pytest.MonkeyPatch,
@@ -79,6 +98,7 @@ def test_a_receiver_takes_a_message_sent_during_its_spin_without_sleeping(
         raise AssertionError("slept")
 
     monkeypatch.setattr(_sync, "park", never)
+    monkeypatch.setattr(_sync, "_busy_until", 0.0)
     with queue_pair() as (left, right):
         monkeypatch.setattr(os, "sched_yield", lambda: left.send(b"m"))
 
