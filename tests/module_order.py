@@ -224,9 +224,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "inbound_messages",
         "master_dialler",
         "name_conflicts",
-        "machine_dialler",
         "link_table",
-        "known_machines",
         "keep_alive",
         "idle_relays",
         "own_searches",
@@ -237,6 +235,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "task_announcer",
         "control_frames",
         "remote_manager",
+        "machine_dialler",
         "new_addresses",
         "fast_path",
         "remote_presence",
@@ -544,7 +543,7 @@ PARTS: Mapping[str, str] = {
         api: awaited_binding
         cli: keys machines network_doctor shared_names
         core: discovery/
-        core/remote: any_machine known_machines machine_dialler name_conflicts
+        core/remote: any_machine machine_dialler name_conflicts
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery

@@ -111,8 +111,17 @@ def _moving(remote: RemoteManager) -> Hooks:
     return NewAddresses(remote).begin()
 
 
+def _machines(remote: RemoteManager) -> Hooks:
+    """Dial the masters of other machines, and admit them, if there are such links."""
+    if remote.static is None:
+        return Hooks()
+    from bus.core.remote.machine_dialler import MachineDialler
+
+    return MachineDialler(remote, remote.static).hooks()
+
+
 # Each gives the hooks of one feature to a process that joins a network.
-REMOTE_FEATURES: Final = (_subscriptions, _moving)
+REMOTE_FEATURES: Final = (_subscriptions, _moving, _machines)
 
 
 def durable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from bus.core.remote.machine_dialler import MachineDialler
 from bus.errors import AccessDeniedError
 from bus.network import DiscoveryScope
 from queuebroker import _sync
@@ -134,7 +135,8 @@ class MachineDiscovery:
 
     def on_event(self, event: Event) -> None:
         """Let the comm thread decide on a change of the known machines."""
-        machines = self._comm.remote.machines
+        machines = self._comm.remote.links.masters
+        assert isinstance(machines, MachineDialler)
         self._comm.decide(lambda: machines.on_event(event, _sync.monotonic()))
 
     def report(self, text: str) -> None:
