@@ -309,11 +309,11 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "socket_listeners",
         "announcement_group",
         "announcer",
-        "machine_discovery",
         "machine_id",
         "peer_probe",
         "announcement_survey",
         "socket_network",
+        "machine_discovery",
     ),
     "bus.keys": (
         "secret_files",
@@ -508,7 +508,7 @@ PARTS: Mapping[str, str] = {
         links: __init__ acknowledgement_tracker audience_account batch_room
             comm_thread connect_failure fast_frames fast_path_driver frame_readers
             inbound_delivery join_state link_helpers link_policy link_poller link_pool
-            link_setup machine_id memory peer_log peer_trust process_network
+            link_setup machine_id memory peer_log process_network
             relay_account relay_outbox rounds run_directory send_batch shutdown
             socket_listeners socket_network unsent
         threads: __init__ account callback_failures comm delivery dropping_account
@@ -547,7 +547,7 @@ PARTS: Mapping[str, str] = {
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery
-            peer_probe
+            peer_probe peer_trust
         threads: binding
     """,
     "features/durable": """

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.durability import Durability
     from bus.errors import BusError, MovedError
+    from bus.links.socket_network import Outside
     from bus.message import Incoming
+    from bus.network import Network
     from bus.snapshot import BusSnapshot
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
@@ -43,6 +45,7 @@ __all__ = [
     "follow",
     "hand_over",
     "inspect",
+    "other_machines",
     "use_any_machine",
 ]
 
@@ -118,6 +121,13 @@ def _machines(remote: RemoteManager) -> Hooks:
     from bus.core.remote.machine_dialler import MachineDialler
 
     return MachineDialler(remote, remote.static).hooks()
+
+
+def other_machines(bus: str, config: BusConfig, network: Network) -> Outside:
+    """Return the links of a process with other machines; see `OtherMachines`."""
+    from bus.links.machine_discovery import OtherMachines
+
+    return OtherMachines(bus, config, network)
 
 
 # Each gives the hooks of one feature to a process that joins a network.
