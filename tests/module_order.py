@@ -224,9 +224,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "inbound_messages",
         "master_dialler",
         "name_conflicts",
-        "machine_dialler",
         "link_table",
-        "known_machines",
         "keep_alive",
         "idle_relays",
         "own_searches",
@@ -237,6 +235,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "task_announcer",
         "control_frames",
         "remote_manager",
+        "machine_dialler",
         "new_addresses",
         "fast_path",
         "remote_presence",
@@ -310,11 +309,11 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "socket_listeners",
         "announcement_group",
         "announcer",
-        "machine_discovery",
         "machine_id",
         "peer_probe",
         "announcement_survey",
         "socket_network",
+        "machine_discovery",
     ),
     "bus.keys": (
         "secret_files",
@@ -509,7 +508,7 @@ PARTS: Mapping[str, str] = {
         links: __init__ acknowledgement_tracker audience_account batch_room
             comm_thread connect_failure fast_frames fast_path_driver frame_readers
             inbound_delivery join_state link_helpers link_policy link_poller link_pool
-            link_setup machine_id memory peer_log peer_trust process_network
+            link_setup machine_id memory peer_log process_network
             relay_account relay_outbox rounds run_directory send_batch shutdown
             socket_listeners socket_network unsent
         threads: __init__ account callback_failures comm delivery dropping_account
@@ -544,11 +543,11 @@ PARTS: Mapping[str, str] = {
         api: awaited_binding
         cli: keys machines network_doctor shared_names
         core: discovery/
-        core/remote: any_machine known_machines machine_dialler name_conflicts
+        core/remote: any_machine machine_dialler name_conflicts
         core/wire: announcement
         links: announcement_group announcement_survey announcer gateway_address
             gateway_client gateway_requests gateway_server machine_discovery
-            peer_probe
+            peer_probe peer_trust
         threads: binding
     """,
     "features/durable": """

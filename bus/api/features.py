@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.durability import Durability
     from bus.errors import BusError, MovedError
+    from bus.links.socket_network import Outside
     from bus.message import Incoming
+    from bus.network import Network
     from bus.snapshot import BusSnapshot
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
@@ -43,6 +45,7 @@ __all__ = [
     "follow",
     "hand_over",
     "inspect",
+    "other_machines",
     "use_any_machine",
 ]
 
@@ -111,8 +114,24 @@ def _moving(remote: RemoteManager) -> Hooks:
     return NewAddresses(remote).begin()
 
 
+def _machines(remote: RemoteManager) -> Hooks:
+    """Dial the masters of other machines, and admit them, if there are such links."""
+    if remote.static is None:
+        return Hooks()
+    from bus.core.remote.machine_dialler import MachineDialler
+
+    return MachineDialler(remote, remote.static).hooks()
+
+
+def other_machines(bus: str, config: BusConfig, network: Network) -> Outside:
+    """Return the links of a process with other machines; see `OtherMachines`."""
+    from bus.links.machine_discovery import OtherMachines
+
+    return OtherMachines(bus, config, network)
+
+
 # Each gives the hooks of one feature to a process that joins a network.
-REMOTE_FEATURES: Final = (_subscriptions, _moving)
+REMOTE_FEATURES: Final = (_subscriptions, _moving, _machines)
 
 
 def durable(

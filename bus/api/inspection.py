@@ -16,7 +16,6 @@ from msgspec.structs import asdict
 from bus.address import is_system
 from bus.api.subscription import Subscription
 from bus.core.peer.relay_counters import ENDS
-from bus.core.remote.known_machines import KnownMachines
 from bus.core.wire import LinkKind
 from bus.snapshot import (
     BusSnapshot,
@@ -68,7 +67,9 @@ def inspect(
     machines: list[MachineInfo] = []
     if comm is not None:
         sent, peers = exchange.query(lambda: _of_others(comm.remote))
-        machines = exchange.query(lambda: _known_machines(comm.remote))
+        machines = exchange.query(
+            lambda: comm.remote.links.masters.known(_sync.monotonic())
+        )
     hosted = [(entry, entry.host) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
@@ -109,12 +110,6 @@ def _of_others(remote: RemoteManager) -> tuple[SentCounters, tuple[PeerInfo, ...
     )
     relays = [relay for peer in present for relay in peer.all_relays()]
     return _sent(remote.topology.counters, relays), peers
-
-
-def _known_machines(remote: RemoteManager) -> list[MachineInfo]:
-    """Return the other machines; the caller holds the exchange's lock."""
-    known = KnownMachines(remote.topology, remote.links)
-    return known.report(_sync.monotonic())
 
 
 def _sent(counters: RelayCounters, relays: Iterable[Relay]) -> SentCounters:

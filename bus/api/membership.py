@@ -9,6 +9,7 @@ from typing import Final
 from bus.address import check_bus_name
 from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
+from bus.api.features import other_machines
 from bus.at_exit import call_at_exit
 from bus.config import BusConfig
 from bus.core.local.trace import Journal
@@ -90,7 +91,10 @@ def open_bus(
             )
     if _joined.get(name) is not None:
         raise _joined_already(name)
-    links = SocketNetwork(name, role, config, network)
+    outside = None
+    if network is not None and network.has_links:
+        outside = other_machines(name, config, network)
+    links = SocketNetwork(name, role, config, outside)
     bus = Bus(
         name,
         process=process,

@@ -18,10 +18,10 @@ fast_path_driver                the fast path, on which a task thread uses a lin
 peer_log, monitor_leases        log lines about peers; listeners of the frame monitor
 comm_thread                     the thread that serves all links
 process_network                 how processes find one another:
-run_directory, socket_network   on one machine, and between machines
-socket_listeners, peer_trust    the sockets for links; the peers that may have one
+run_directory, socket_network   on one machine
+socket_listeners                the sockets for links
 announcement_group, announcer   datagrams between machines that do not know each other;
-machine_discovery               the discovery of one master
+machine_discovery, peer_trust   links with other machines; those that may have one
 gateway_requests, _address      links through the masters of two machines:
 gateway_client, gateway_server  the process that asks, and the master that serves it
 memory                          inside one process, for tests

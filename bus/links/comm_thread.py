@@ -73,7 +73,7 @@ class CommThread:
         me: the identity of this process. config: the configuration of the bus.
         policy: the rules of the network. poller: see `LinkPool`.
         listens, master: the addresses of this process, and of its machine's master.
-        static: known addresses of the masters of other machines.
+        static: see `RemoteManager`.
 
     Attributes:
         remote, join_state: the remote manager, and the join state, of this process.
@@ -92,7 +92,7 @@ class CommThread:
         poller: LinkPoller,
         listens: str,
         master: str,
-        static: tuple[str, ...] = (),
+        static: tuple[str, ...] | None = None,
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy

@@ -99,6 +99,7 @@ class MemoryNetwork:
                 poller=ParkedPoller(),
                 listens=f"{machine}/{process}",
                 master=_master_of(machine),
+                static=(),
             )
             others[process] = comm
             try:
@@ -213,8 +214,10 @@ class MemoryNetwork:
 def _introduce(master: CommThread, machine: str, other: str) -> None:
     """Notify a machine's master of the address of another one's; the lower dials."""
     where, patience_s = (_master_of(other),), 0.0 if machine < other else _PATIENCE_S
-    found = master.remote.machines.on_found
-    master.decide(lambda: found(other, where, _sync.monotonic(), patience_s))
+    links = master.remote.links  # whose slot is filled before the first decision
+    master.decide(
+        lambda: links.masters.on_found(other, where, _sync.monotonic(), patience_s)
+    )
 
 
 def _master_of(machine: str) -> str:

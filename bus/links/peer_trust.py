@@ -1,8 +1,7 @@
-"""`PeerTrust`: which peers a process admits to links, and with which rights.
+"""`PeerTrust`: which peers of other machines a process admits to links.
 
-A process of this machine is admitted by its user. A process of another machine is
-admitted by its certificate, if there are keys. Behind a gateway, its master vouches for
-its machine.
+They are admitted by their certificates, if there are keys. Behind a gateway, its master
+vouches for the machine of a process; a process that it serves is admitted by its user.
 """
 
 from __future__ import annotations
@@ -79,12 +78,10 @@ class PeerTrust:
         """Return the machine that the certificate of a peer proves, "" without keys."""
         return _machine_of(queue.peer) or ""
 
-    def credentials(self, queue: MessageQueue, machine: str) -> Credentials:
-        """Return the identity of the process at the other end, and its rights.
+    def credentials(self, queue: MessageQueue) -> Credentials | None:
+        """Return the identity of a process of another machine; None for one of this.
 
-        A process of another machine has all rights: its master admits its users.
-
-        machine: the own machine.
+        It has all rights: its master admits its users.
         """
         assert isinstance(queue, SocketMessageQueue)
         peer = queue.peer
@@ -94,9 +91,7 @@ class PeerTrust:
         if peer.uid is None:
             machine_there, host = _machine_of(peer), peer.host or ""
             return Credentials(machine=machine_there, outside=True, host=host)
-        rights = self._access.rights(peer.uid, peer.gid)
-        assert rights is not None
-        return Credentials(peer.uid, rights, machine)
+        return None
 
 
 def _machine_of(peer: Peer) -> str | None:

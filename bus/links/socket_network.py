@@ -1,11 +1,10 @@
-"""`SocketNetwork`: one process among the others, by UNIX sockets and TLS.
+"""`SocketNetwork`: one process among those of its machine, by UNIX sockets.
 
 On one machine the process that holds the lock of the run directory is master, and all
 others dial it. A process that may become master tries to take the lock each time before
 it dials. So when a master ends, the first process to notice takes its place (OPEN-1).
 
-With a `Network` the master also listens for other machines, and dials their masters.
-Any other process listens for them from when one of its tasks is first asked for.
+`Outside` is the slot for other machines.
 """
 
 from __future__ import annotations
@@ -15,46 +14,110 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
-from bus.address import check_module_name
-from bus.core.peer.limits import Limits
-from bus.core.wire import ADDRESS_MAX, Identity
+from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
-from bus.links.gateway_address import (
-    address_via_master,
-    gateway_address,
-    split_gateway_address,
-)
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
-from bus.links.machine_discovery import MachineDiscovery
 from bus.links.machine_id import machine_id
-from bus.links.peer_trust import PeerTrust
 from bus.links.run_directory import ELSEWHERE, RunDirectory
 from bus.links.socket_listeners import SocketListeners
-from bus.network import Network
+from bus.rights import Credentials
 from bus.role import Role
 from queuebroker import _sync
 from queuebroker.errors import BrokerNameInUseError
-from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
-from queuebroker.sockets.address import Address
+from queuebroker.sockets import SocketMessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from bus.config import BusConfig
-    from bus.keys.machine_keys import MachineKeys
-    from bus.links.gateway_client import GatewayClient, LinkEnd
-    from bus.links.gateway_server import GatewayServer
     from bus.links.link_policy import LinkBroker
-    from bus.rights import Credentials
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.sockets import Peer, SocketQueueBroker, Tls
 
-__all__ = ["SocketNetwork"]
+__all__ = ["Outside", "SocketNetwork", "checked"]
 
 _log: Final = logging.getLogger("bus")
+
+
+class Outside:
+    """A slot of the `SocketNetwork`: the links of a process with other machines.
+
+    This null object has none, and opens no network socket (BUS-DISC-1).
+
+    static: see `RemoteManager`. tls: the keys of this process; None for none.
+    ports: those that are served at each UNIX socket.
+    """
+
+    static: tuple[str, ...] | None = None
+    tls: Tls | None = None
+    ports: AbstractSet[int] = frozenset({PORT})
+
+    def prepare(
+        self, machine: str, process: str, master: str, listeners: SocketListeners
+    ) -> None:
+        """Check the settings, before any socket is opened.
+
+        master: the address at which the master listens for processes of its machine.
+
+        Raises:
+            ValueError: they are not those of this machine.
+        """
+
+    def listen_as_master(self, _name: str) -> list[SocketQueueBroker]:
+        """Return the brokers at which a master accepts links of other machines.
+
+        Raises:
+            OSError: the address is taken, or not of this machine; the text names it.
+        """
+        return []
+
+    def begin(
+        self,
+        exchange: Exchange,
+        comm: CommThread,
+        brokers: Sequence[SocketQueueBroker],
+    ) -> None:
+        """Use other machines once the comm thread starts; an error fails the join."""
+
+    def start(self) -> None:
+        """Announce this machine, if it is to be; the comm thread has started."""
+
+    def become_master(self, brokers: Sequence[SocketQueueBroker]) -> None:
+        """Use and announce the brokers of a new master; log a failure."""
+
+    def abandon(self) -> None:
+        """Undo `begin`, if it was called: the comm thread does not start."""
+
+    # See `LinkPolicy`.
+
+    def listen_outside(
+        self, inside: str
+    ) -> tuple[SocketQueueBroker | None, tuple[str, ...]]:
+        # Other machines do not dial it: their senders get an `UnreachableError`.
+        return None, (inside,)
+
+    def addresses_to_dial(self, _addresses: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def connect(
+        self, _broker: LinkBroker, _address: str, _timeout_s: float
+    ) -> MessageQueue | None:
+        return None
+
+    def credentials(self, _queue: MessageQueue) -> Credentials | None:
+        """Return those of a process of another machine; None for one of this."""
+        return None
+
+    def ignored_announcements(self) -> Mapping[str, int]:
+        return {}
+
+    def on_end(self) -> None:
+        pass
 
 
 class SocketNetwork:
@@ -66,45 +129,23 @@ class SocketNetwork:
         bus: the name of the bus.
         role: the role that this process wants.
         config: names the run directory and the access list.
-        network: the links with other machines; None for none.
+        outside: the links with other machines; None for none.
 
     Raises:
-        AccessDeniedError, ValueError, OSError: see `RunDirectory` and `MachineKeys`.
+        AccessDeniedError, ValueError, OSError: see `RunDirectory`.
     """
 
     def __init__(
-        self, bus: str, role: Role, config: BusConfig, network: Network | None = None
+        self, bus: str, role: Role, config: BusConfig, outside: Outside | None = None
     ) -> None:
         self.bus: Final = bus
-        self._network: Final = Network() if network is None else network
-        self._keys: Final = self._machine_keys()
-        self._trust: Final = PeerTrust(
-            config.access, None if self._keys is None else self._keys.tls
-        )
+        self._outside: Final = Outside() if outside is None else outside
         self._machine: str = ""
-        self._process: str = ""
-        # All None until there is a comm thread; the last two also without a network.
-        self._exchange: Exchange | None = None
-        self._comm: CommThread | None = None
-        self._client: GatewayClient | None = None
-        self._gateway: GatewayServer | None = None
         self._failure: str = ""  # of the last attempt to become master
         self._role: Final = role
-        self._config: Final = config
+        self._access: Final = config.access
         self.directory: Final = _run_directory(bus, config)
-        self._listeners: Final = SocketListeners(
-            bus, config, self._network, self._trust
-        )
-        self._discovery: Final = MachineDiscovery(
-            self._network, config, self._keys, self._listeners
-        )
-
-    def _machine_keys(self) -> MachineKeys | None:
-        if self._network.keys is None:
-            return None
-        from bus.keys.machine_keys import MachineKeys  # noqa: PLC0415 - to other machines
-
-        return MachineKeys(self._network.keys)
+        self._listeners: Final = SocketListeners(config, self._outside.tls)
 
     @property
     def where(self) -> str:
@@ -130,13 +171,9 @@ class SocketNetwork:
             AccessDeniedError: the process may not listen there, or not be master.
         """
         comm: CommThread | None = None
-        self._machine, self._process = machine, process
-        if self._keys is not None and self._keys.machine != machine:
-            raise ValueError(
-                f"keys in {self._keys.folder} are those of machine "
-                f"{self._keys.machine!r}, this is {machine!r}: give the keys made by "
-                f"'bus keys issue {machine}', or the other machine name"
-            )
+        self._machine = machine
+        outside, place = self._outside, self.directory.master
+        outside.prepare(machine, process, place, self._listeners)
         try:
             driver = self._listeners.open()
             brokers, master = self._place(f"{machine}/{process}")
@@ -156,22 +193,15 @@ class SocketNetwork:
                 policy=self,
                 poller=SocketPoller(driver),
                 listens=listens,
-                master=self.directory.master,
-                static=self._network.peer_addresses,
+                master=place,
+                static=outside.static,
             )
-            self._listeners.on_rejected = comm.on_rejected
-            self._exchange, self._comm = exchange, comm
-            if self._network.has_links:
-                self._begin_gateway(process)
-            for broker in brokers:
-                self._serve_gateway(broker)
-            if master:
-                self._discovery.prepare(comm)
+            outside.begin(exchange, comm, brokers)
             comm.start(*brokers)
-            self._discovery.start()
+            outside.start()
         except BaseException as error:
             if comm is None or comm.prevent_start():
-                self._discovery.abandon()
+                outside.abandon()
                 self._listeners.close()
                 self.directory.release()
             if isinstance(error, PermissionError):
@@ -180,32 +210,6 @@ class SocketNetwork:
             raise
         return comm
 
-    def _begin_gateway(self, process: str) -> None:
-        """Reach other machines from now on, directly or through masters."""
-        from bus.links.gateway_client import GatewayClient  # noqa: PLC0415 - as above
-        from bus.links.gateway_server import GatewayServer  # noqa: PLC0415 - as above
-
-        self._client = GatewayClient(
-            self.directory.master,
-            self._trust,
-            timeout_s=self._config.connect_timeout_s,
-            frame_bytes_max=Limits.of(self._config).frame_bytes_max,
-        )
-        self._gateway = GatewayServer(
-            process, self._client, self._trust, self._network, self
-        )
-
-    def _serve_gateway(self, broker: SocketQueueBroker) -> None:
-        """Serve the requests to the gateway that come to a broker."""
-        if self._gateway is None:
-            return
-        try:
-            self._gateway.serve(broker)
-        except RuntimeError as error:
-            _log.warning(
-                "bus %r has no gateway at %s: %s", self.bus, broker.address, error
-            )
-
     def _place(self, name: str) -> tuple[list[SocketQueueBroker], bool]:
         """Listen as master if this process can be, else at an address of its own.
 
@@ -213,17 +217,15 @@ class SocketNetwork:
 
         Raises:
             BusyError: the process must be master, and there is one already.
-            OSError: the address for other machines is taken, or not of this machine.
+            OSError: see `Outside.listen_as_master`.
         """
         if self._role is not Role.SLAVE and self.directory.claim():
             self.directory.sweep()
             try:
-                brokers = self._listeners.listen_as_master(name, self.directory.master)
+                return self._listen_as_master(name), True
             except BrokerNameInUseError:
                 # The lock file was removed, and another process still is master.
                 self.directory.release()
-            else:
-                return brokers, True
         if self._role is Role.MASTER:
             if self.directory.is_guest:
                 fact = "only a process that may write there can be master"
@@ -231,7 +233,24 @@ class SocketNetwork:
             place = f"the master's place on bus {self.bus!r} in {self.where}"
             remedy = "another machine on this file system needs its own BUS_RUN_DIR"
             raise BusyError(f"{place}; {remedy}")
-        return [self._listeners.listen(name, self.directory.slave())], False
+        return [self._listen(name, self.directory.slave())], False
+
+    def _listen_as_master(self, name: str) -> list[SocketQueueBroker]:
+        broker = self._listen(name, self.directory.master)
+        try:
+            return [broker, *self._outside.listen_as_master(name)]
+        except BaseException:
+            broker.close()
+            raise
+
+    def _listen(self, name: str, address: str) -> SocketQueueBroker:
+        return self._listeners.listen(
+            name, address, ports=self._outside.ports, admit=self._refusal
+        )
+
+    def _refusal(self, peer: Peer) -> str | None:
+        """Return the reason to refuse a process of this machine, or None."""
+        return self._access.refusal(peer.uid, peer.gid)
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
         """Do nothing: the lock is released when the process ends, however it ends."""
@@ -249,11 +268,8 @@ class SocketNetwork:
             if self._role is not Role.AUTO or not self.directory.claim():
                 return ()
             self.directory.sweep()
-            name = f"master of {self.bus}"
-            brokers = self._listeners.listen_as_master(name, self.directory.master)
-            for broker in brokers:
-                self._serve_gateway(broker)
-            self._announce()
+            brokers = self._listen_as_master(f"master of {self.bus}")
+            self._outside.become_master(brokers)
             return brokers
         except (OSError, BrokerNameInUseError) as error:
             self.directory.release()  # this process or another may succeed later
@@ -266,22 +282,13 @@ class SocketNetwork:
         """Return the addresses of the other processes in the run directory."""
         return self.directory.slaves()
 
-    def _announce(self) -> None:
-        """Announce this machine as its new master, if the network says so."""
-        assert self._comm is not None
-        try:
-            self._discovery.prepare(self._comm)
-        except Exception as error:  # noqa: BLE001 # it is the master all the same
-            self._comm.report(f"bus {self.bus!r} is not announced: {error}")
-        self._discovery.start()
-
     def ignored_announcements(self) -> Mapping[str, int]:
         """Return the number of ignored announcements, by reason (BUS-DISC-11)."""
-        return self._discovery.rejected()
+        return self._outside.ignored_announcements()
 
     def on_end(self) -> None:
-        """Tell the other machines that this master ends."""
-        self._discovery.end()
+        """Announce to the other machines that this master ends."""
+        self._outside.on_end()
 
     def release_role(self) -> None:
         """Release the lock, so that another process can become master."""
@@ -290,32 +297,18 @@ class SocketNetwork:
     def connect(
         self, broker: LinkBroker, address: str, timeout_s: float
     ) -> MessageQueue | None:
-        """Dial an address, directly or through a master; check the listener there.
+        """Dial an address, and check the listener there.
 
         Raises:
             PermissionError: the listener is not trusted (BUS-SEC-2), or a master
               refuses the link.
             QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
         """
-        dialled: LinkEnd | None = None
-        if self._client is None:
-            found = broker.connect(address, PORT, timeout=timeout_s, required=True)
-            queue = found if isinstance(found, SocketMessageQueue) else None
-        else:
-            assert isinstance(broker, SocketQueueBroker)
-            dialled = self._client.connect(broker, address, timeout_s)
-            queue = None if dialled is None else dialled.queue
-        if queue is None:
-            return None
-        outside = queue.peer.uid is None
-        trust = self._trust
-        why = (trust.outside_refusal if outside else trust.refusal)(queue.peer)
-        if dialled is not None and not dialled.is_direct:
-            why = trust.vouched_refusal(queue, dialled.machine) or why
-        if why is not None:
-            queue.disconnect()
-            raise PermissionError(f"the listener there is not trusted: {why}")
-        return queue
+        if not address.startswith("ipc://"):
+            return self._outside.connect(broker, address, timeout_s)
+        queue = broker.connect(address, PORT, timeout=timeout_s, required=True)
+        assert isinstance(queue, SocketMessageQueue)
+        return checked(queue, self._refusal(queue.peer))
 
     def new_nonce(self) -> int:
         """Return a random number that distinguishes rivals (AMO-17)."""
@@ -323,94 +316,42 @@ class SocketNetwork:
 
     def credentials(self, queue: MessageQueue) -> Credentials:
         """Return the identity of the process at the other end, and its rights."""
-        return self._trust.credentials(queue, self._machine)
+        known = self._outside.credentials(queue)
+        if known is not None:
+            return known
+        assert isinstance(queue, SocketMessageQueue)
+        peer = queue.peer
+        rights = self._access.rights(peer.uid, peer.gid)
+        assert rights is not None
+        return Credentials(peer.uid, rights, self._machine)
 
     def addresses_to_dial(
         self, machine: str, addresses: Sequence[str]
     ) -> Sequence[str]:
-        """Return UNIX sockets of this machine, and other addresses of others.
-
-        If this process reaches no other machine, its master dials them.
-        """
+        """Return UNIX sockets of this machine, and other addresses of others."""
         if machine == self._machine:
             return [each for each in addresses if each.startswith("ipc://")]
-        allowed = [each for each in addresses if self._may_dial(each)]
-        if self._network.gateway and not self._is_master():
-            return [address_via_master(each) for each in allowed]
-        return allowed
-
-    def _is_master(self) -> bool:
-        return self._comm is not None and self._comm.remote.topology.is_master
-
-    def _may_dial(self, address: str) -> bool:
-        place, process = split_gateway_address(address)
-        if process is not None:
-            try:
-                check_module_name(process, what="process")
-            except ValueError:
-                return False
-        return self._network.may_dial(place)
+        return self._outside.addresses_to_dial(addresses)
 
     def listen_outside(
         self, inside: str
     ) -> tuple[SocketQueueBroker | None, tuple[str, ...]]:
-        """Return the address for other machines; listen there from the first call on.
+        """Return the address for other machines; see `LinkPolicy`."""
+        return self._outside.listen_outside(inside)
 
-        Behind a gateway this is an address of the master. If a router translates the
-        address of the master, it is the advertised one: the others reach no other
-        (OPEN-19). A process without a network returns the address for its own machine,
-        which the others do not dial: their senders get an `UnreachableError`.
 
-        Raises:
-            OSError, QueueBrokerError: it cannot listen.
-        """
-        network, address = self._network, self._listeners.outside_address
-        if address is not None:
-            return None, (self._seen(address) if self._is_master() else address,)
-        if network.gateway and network.listen_address is not None:
-            master = self._seen(network.listen_address)
-            return None, (self._gateway_address(master),)
-        broker = self._listeners.listen_outside()
-        if broker is None:
-            return None, (inside,)
-        return broker, (str(broker.address),)
+def checked(queue: SocketMessageQueue, why: str | None) -> SocketMessageQueue:
+    """Return a dialled link, unless its listener is not trusted (BUS-SEC-2).
 
-    def _seen(self, address: str) -> str:
-        """Return the address of this machine's master, as other machines see it."""
-        port = Address.parse(address).port
-        return str(self._network.advertised_address(port) or address)
+    why: the reason for that.
 
-    def _gateway_address(self, master: str) -> str:
-        """Return the address of this process behind its master.
-
-        Raises:
-            OSError: the name of this process is too long for an address.
-        """
-        address = gateway_address(master, self._process)
-        if len(address) > ADDRESS_MAX:
-            fact = f"{address!r} has more than {ADDRESS_MAX} characters"
-            raise OSError(errno.ENAMETOOLONG, f"{fact}: give a shorter process name")
-        return address
-
-    # The owner of the gateway.
-
-    def inside_address_of(self, process: str) -> str | None:
-        """Return the address of a process of this machine; only the master has any."""
-        assert self._exchange is not None
-        assert self._comm is not None
-        topology = self._comm.remote.topology
-        address: str | None = self._exchange.query(
-            lambda: topology.inside_address_of(process)
-        )
-        return address
-
-    def on_vouched(self, made: LinkEnd) -> None:
-        """Use a link that a master has made to this process, if it is trusted."""
-        assert self._comm is not None
-        if self._trust.vouched_refusal(made.queue, made.machine) is None:
-            self._comm.add_link(made.queue)
-        else:
-            made.queue.disconnect()  # its master has no keys, and proves nothing
+    Raises:
+        PermissionError: there is one; the link is closed.
+    """
+    if why is not None:
+        queue.disconnect()
+        raise PermissionError(f"the listener there is not trusted: {why}")
+    return queue
 
 
 def _run_directory(bus: str, config: BusConfig) -> RunDirectory:

@@ -51,7 +51,7 @@ def test_dials_without_an_answer_hold_up_the_others_for_half_a_second() -> None:
 def test_a_dial_that_waits_for_its_turn_is_dropped_if_the_link_comes() -> None:
     one, five = Master("m1", *TEN[:4]), Master("m5")
     one.remote.begin(1.0)
-    assert dialled(one.remote.machines.on_found("m5", ("a",), 1.0)) == []
+    assert dialled(one.machines.on_found("m5", ("a",), 1.0)) == []
     connect(five, one, 1, "m1", "m1")
     assert dialled(one.remote.tick(9.0)) == []
 

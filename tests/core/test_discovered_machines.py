@@ -30,7 +30,7 @@ def heard(
     """Let a master hear of machine m2; return the addresses that it dials."""
     machine = Machine("m2", "id-m2", 1, address, now, now, 1)
     event = Event(change, machine, patience_s)
-    return dialled(master.remote.machines.on_event(event, now))
+    return dialled(master.machines.on_event(event, now))
 
 
 def dialled(actions: list[Action]) -> list[tuple[str, ...]]:
@@ -195,7 +195,7 @@ def test_a_stale_static_address_does_not_declare_a_machine_lost() -> None:
     heard(one, Change.FOUND, address=LATER)
     one.remote.on_link_lost(1, 2.0)
     one.remote.tick(2.2)
-    one.remote.machines.dial("m2", 2.2)
+    one.machines.dial("m2", 2.2)
     one.remote.on_dial_failed(LinkKind.SIGNALLING, (STATIC, ""), 2.3)
     assert [each.machine for each in one.remote.topology.joined()] == ["m2"]
     one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.4)
@@ -209,7 +209,7 @@ def test_nothing_is_kept_of_machines_that_are_gone() -> None:
     heard(master, Change.FOUND)
     heard(master, Change.LEFT)
     master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
-    known = master.remote.machines
+    known = master.machines
     kept = (known._delays, known.redial_at, known._dialling, known.found_at)
     assert known.failures.last(["m2"]) == []
     assert not any(kept)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from bus.core.discovery.machine_table import Change
-from bus.core.remote.known_machines import KnownMachines
 from bus.core.remote.master_dialler import DialFailure
 from bus.core.wire import LinkKind, Ping, Pong, Reason, Refused
 from bus.snapshot import MachineInfo, MachineState
@@ -18,8 +17,7 @@ NOBODY = DialFailure(f"{FIRST}: connection refused")
 
 def known(master: Master, now: float) -> list[MachineInfo]:
     """Return the machines that a master reports."""
-    remote = master.remote
-    return KnownMachines(remote.topology, remote.links).report(now)
+    return master.machines.known(now)
 
 
 def only(master: Master, now: float) -> MachineInfo:

@@ -126,7 +126,7 @@ def test_a_third_machine_that_dials_both_reports_to_both(proved: str | None) -> 
         assert REMEDY in line
     # It is dialled again: its name may change.
     assert SECOND in {each for each, at in third.redial.items() if at < 5.0}
-    assert third.remote.machines.machine_at(SECOND) is None
+    assert third.machines.machine_at(SECOND) is None
 
 
 @clause("BUS-DISC-8")
@@ -160,7 +160,7 @@ def test_a_process_of_this_machine_reports_no_conflict() -> None:
     peer = master.remote.topology.add_peer(("m1", "q"), 1, 1.0)
 
     error = Error(reason=Reason.MACHINE_NAME, text=FIRST)
-    master.remote.machines.on_conflict_reported(peer, error, 1.0)
+    master.machines.on_conflict_reported(peer, error, 1.0)
 
     assert (told(master), master.log) == ([], [])
 
@@ -168,7 +168,7 @@ def test_a_process_of_this_machine_reports_no_conflict() -> None:
 @clause("BUS-DISC-8")
 def test_invented_names_do_not_fill_the_memory() -> None:
     master = Master("m1")
-    conflicts = master.remote.machines.conflicts
+    conflicts = master.machines.conflicts
     for number in range(200):
         conflicts.note(f"m{number}", FIRST, "another one", 1.0)
 

@@ -12,6 +12,7 @@ from bus.config import BusConfig
 from bus.core.local.actions import Dial, HangUp, Send
 from bus.core.local.process_manager import ProcessManager
 from bus.core.peer.limits import Limits
+from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
 from bus.core.wire import Eliminate, Error, LinkKind, Reason, Refused, Role
@@ -39,6 +40,7 @@ class Master:
         machine_id: str = "",
         process: str = "p",
         role: Role = Role.MASTER,
+        network: bool = True,
     ) -> None:
         self.log: list[str] = []
         me = identity(
@@ -69,10 +71,23 @@ class Master:
             manager,
             host="relays",
             master=("here",),
-            static=static,
-            features=REMOTE_FEATURES,
+            static=static if network else None,
         )
-        self.redial = self.remote.machines.redial_at
+        # As `begin` does, which most tests do not call.
+        for feature in REMOTE_FEATURES:
+            self.remote.add_hooks(feature(self.remote))
+
+    @property
+    def machines(self) -> MachineDialler:
+        """The masters of other machines, as far as it knows."""
+        masters = self.remote.links.masters
+        assert isinstance(masters, MachineDialler)
+        return masters
+
+    @property
+    def redial(self) -> dict[str, float]:
+        """When each of them is to be dialled again, in seconds."""
+        return self.machines.redial_at
 
     def dials(
         self,
@@ -232,6 +247,17 @@ def test_no_process_of_this_machine_comes_by_the_network() -> None:
     assert isinstance(answer[0], Refused)
     assert answer[0].reason is Reason.ACCESS
     assert one.log[0] == "a process of this machine came by the network"
+
+
+@clause("BUS-DISC-1")
+def test_without_a_network_the_master_of_another_machine_is_refused() -> None:
+    one, two = Master("m1", FIRST), Master("m2", network=False)
+
+    connect(one, two, 1, FIRST, None)
+
+    assert two.remote.topology.peers == {}
+    assert two.log == ["m1/p is rejected: access"]
+    assert one.log == [f"{FIRST} refuses this process: access"]
 
 
 @clause("BUS-SEC-7")

@@ -29,18 +29,18 @@ QUICK = BusConfig(announce_s=0.05)
 
 def found(bus: Bus) -> dict[str, str]:
     """Return the address of each machine that a master has found."""
-    machines = bus._node.network._discovery.machines()  # type: ignore[union-attr]
+    machines = bus._node.network._outside._discovery.machines()  # type: ignore[union-attr]
     return {each.name: each.address for each in machines}
 
 
 def instance(bus: Bus) -> int:
     """Return the instance of the other machine that a master has found."""
-    machines = bus._node.network._discovery.machines()  # type: ignore[union-attr]
+    machines = bus._node.network._outside._discovery.machines()  # type: ignore[union-attr]
     return max((each.instance for each in machines), default=0)
 
 
 def announcer_of(bus: Bus) -> Announcer:
-    announcer = bus._node.network._discovery._announcer  # type: ignore[union-attr]
+    announcer = bus._node.network._outside._discovery._announcer  # type: ignore[union-attr]
     assert isinstance(announcer, Announcer)
     return announcer
 
@@ -204,7 +204,7 @@ def test_a_forged_announcement_is_counted_and_dialled_by_nobody(
         forger.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         for data in (b"", b"ISMA\1" + bytes(99), os.urandom(400)):
             forger.sendto(data, ("127.255.255.255", port))
-        discovery = near._node.network._discovery  # type: ignore[union-attr]
+        discovery = near._node.network._outside._discovery  # type: ignore[union-attr]
         until(lambda: discovery.rejected() == {"malformed": 3}, "all are counted")
         assert found(near) == {}
 

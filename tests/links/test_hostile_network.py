@@ -51,7 +51,7 @@ def joins(site: Site, port: int, near: Bus) -> None:
 def rejected(bus: Bus) -> dict[str, int]:
     """Return the number of ignored datagrams, by reason."""
     network: Any = bus._node.network
-    return dict(network._discovery.rejected())
+    return dict(network._outside._discovery.rejected())
 
 
 def raw(site: Site) -> socket.socket:

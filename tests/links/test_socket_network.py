@@ -8,6 +8,7 @@ import pytest
 
 from bus import BusConfig, Network, Role
 from bus.keys.authority import Authority
+from bus.links.machine_discovery import OtherMachines
 from bus.links.socket_network import SocketNetwork
 from specs.clauses import clause
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def network(**given: object) -> SocketNetwork:
     """Return the network of a process of machine ``here``."""
-    made = SocketNetwork("bus1", Role.AUTO, BusConfig(), Network(**given))  # type: ignore[arg-type]
+    config = BusConfig()
+    outside = OtherMachines("bus1", config, Network(**given))  # type: ignore[arg-type]
+    made = SocketNetwork("bus1", Role.AUTO, config, outside)
     made._machine = "here"
     return made
 
@@ -34,6 +37,13 @@ def test_an_address_of_this_machine_is_a_unix_socket(scheme: str) -> None:
     """No process of this machine makes another dial any other place."""
     assert network().addresses_to_dial("here", ["ipc:///run/bus1/Master"])
     assert not network().addresses_to_dial("here", [f"{scheme}://127.0.0.1:7400"])
+
+
+@clause("BUS-DISC-1")
+def test_without_a_network_no_address_of_another_machine_is_dialled() -> None:
+    alone = SocketNetwork("bus1", Role.AUTO, BusConfig())
+
+    assert not alone.addresses_to_dial("there", ["tcp://127.0.0.1:7400"])
 
 
 @clause("BUS-SEC-5")

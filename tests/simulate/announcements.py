@@ -129,7 +129,7 @@ class Announcements:
         master.say(lambda: f"finds that {name} is {event.change.value}")
         machine = replace(event.machine, address=f"{name}/Master")
         known = attrs.evolve(event, machine=machine)
-        master.event(lambda: master.remote.machines.on_event(known, self._world.now))
+        master.event(lambda: master.machines.on_event(known, self._world.now))
 
     def of(self, master: SimProcess) -> Discovery:
         """Return the discovery of a master."""

@@ -20,6 +20,7 @@ from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
 from bus.core.remote.any_machine import AnyMachineNames
+from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
@@ -104,6 +105,7 @@ class SimProcess:
             self.manager,
             host="relays",
             master=(f"{machine}/Master",),
+            static=(),
             features=REMOTE_FEATURES,
         )
         self.tasks: dict[str, SimTask] = {}
@@ -133,6 +135,13 @@ class SimProcess:
         remote = self.subscriptions.remote
         assert isinstance(remote, RemoteSubscriptions)
         return remote
+
+    @property
+    def machines(self) -> MachineDialler:
+        """The masters of other machines, as far as it knows."""
+        masters = self.remote.links.masters
+        assert isinstance(masters, MachineDialler)
+        return masters
 
     @property
     def new_addresses(self) -> NewAddresses:

@@ -12,6 +12,7 @@ from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.delayed_acks import _EXCHANGE
 from bus.core.peer.relay import Dismissal
 from bus.core.remote.any_machine import AnyMachineSearches
+from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
@@ -65,8 +66,10 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
         expires_at = remote.relays._expires_at(relay)
         yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
     yield Rank.DIALS, remote.links.dialler.redial_at
-    for at in remote.machines.redial_at.values():
-        yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
+    masters = remote.links.masters
+    assert isinstance(masters, MachineDialler)
+    for at in masters.redial_at.values():
+        yield Rank.MACHINE_DIALS, max(at, masters._turn_at())
     for peer in remote.keep_alive._linked():
         yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
     subscriptions = subscriptions_of(remote.manager).remote

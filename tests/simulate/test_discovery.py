@@ -96,7 +96,7 @@ def test_a_machine_that_vanishes_is_forgotten_after_the_lease() -> None:
     assert world.announcements.known("m0") == {"m1", "m2"}
     world.run(3.0)
     assert world.announcements.known("m0") == {"m2"}
-    assert "m1" not in world.masters["m0"].remote.machines.redial_at
+    assert "m1" not in world.masters["m0"].machines.redial_at
 
 
 @pytest.mark.deep

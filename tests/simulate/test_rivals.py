@@ -11,7 +11,6 @@ import pytest
 
 from bus.config import BusConfig
 from bus.core.peer.limits import Limits
-from bus.core.remote.known_machines import KnownMachines
 from bus.snapshot import MachineState
 from specs.clauses import clause
 from tests.simulate.mesh import Mesh
@@ -32,9 +31,8 @@ def log_of(process: SimProcess) -> list[str]:
 
 def states(process: SimProcess) -> list[tuple[str | None, MachineState]]:
     """Return the machines that a master reports, with the state of each."""
-    remote = process.remote
-    report = KnownMachines(remote.topology, remote.links).report(process.world.now)
-    return [(each.name, each.state) for each in report]
+    known = process.machines.known(process.world.now)
+    return [(each.name, each.state) for each in known]
 
 
 def sender(process: SimProcess) -> SimTask:

@@ -25,7 +25,7 @@ class BothDial(Mesh):
     """A world in which both masters of a pair dial as soon as they find each other."""
 
     def _known(self, process: SimProcess, machine: str, address: str) -> None:
-        found = process.remote.machines.on_found
+        found = process.machines.on_found
         process.event(lambda: found(machine, (address,), self.now, 0.0))
 
 

@@ -162,7 +162,7 @@ class World:
 
     def _known(self, process: SimProcess, machine: str, address: str) -> None:
         patience_s = 0.0 if process.key[0] < machine else 3.0
-        found = process.remote.machines.on_found
+        found = process.machines.on_found
         process.event(lambda: found(machine, (address,), self.now, patience_s))
 
     def promote(self, process: SimProcess) -> None:

@@ -18,7 +18,12 @@ from bus.core.remote.handshake import (
     welcome,
 )
 from bus.core.remote.link import Link, LinkState
-from bus.core.remote.master_dialler import DialFailure, MasterDialler, is_static
+from bus.core.remote.master_dialler import (
+    DialFailure,
+    MasterDialler,
+    Masters,
+    is_static,
+)
 from bus.core.timers import Rank
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
@@ -28,7 +33,6 @@ from bus.rights import UNRESTRICTED
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.handshake import Objection
-    from bus.core.remote.machine_dialler import MachineDialler
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
@@ -45,7 +49,7 @@ class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
     dialler: dials the master of this machine.
-    machines: dials the masters of other machines, and knows those that have one name.
+    masters: the slot for those of other machines.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
@@ -56,7 +60,7 @@ class LinkTable:
         "_undelivered_messages",
         "by_number",
         "dialler",
-        "machines",
+        "masters",
         "refusal",
     )
 
@@ -66,14 +70,13 @@ class LinkTable:
         relays: Relays,
         undelivered_messages: UndeliveredMessages,
         dialler: MasterDialler,
-        machines: MachineDialler,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
         self._alarm: Final = topology.timers.alarm(Rank.LINKS, self._drop_late)
         self.dialler: Final = dialler
-        self.machines: Final = machines
+        self.masters: Masters = Masters()
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
 
@@ -93,7 +96,7 @@ class LinkTable:
             if late_at is not None and late_at <= now:
                 waited_s = now - link.since
                 why = f"no answer to HELLO within {waited_s:.0f} s"
-                self.machines.on_link_failed(link, DialFailure(why), now)
+                self.masters.on_link_failed(link, DialFailure(why), now)
                 self.drop(link, now)
         times = map(self.late_at, self.by_number.values())
         return min([at for at in times if at is not None], default=None)
@@ -110,10 +113,7 @@ class LinkTable:
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
-            self.machines.on_dialled(key[0], now)
-        # A machine with the name of this one may be this one: its answer shows that.
-        if credentials.machine not in {None, self._topology.me.machine}:
-            self.machines.on_found_at(key[0], credentials.machine)
+            self.masters.on_dialled(key[0], credentials.machine, now)
         self._alarm.by(now + self._topology.limits.connect_timeout_s)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
@@ -142,7 +142,7 @@ class LinkTable:
         """Answer HELLO with WELCOME or REFUSED."""
         reason = refusal(self._topology, frame, link.credentials)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
-            reason = self.machines.on_claim(link, frame.identity, now)
+            reason = self._claim(link, frame.identity, now)
             key = (frame.identity.machine, frame.identity.process)
             peer = self._topology.peers.get(key)
             if (
@@ -161,6 +161,19 @@ class LinkTable:
             self._topology, frame.identity, link.credentials
         )
         self._refuse(link, reason, frame.identity, now, is_normal=normal)
+
+    def _claim(self, link: Link, identity: Identity, now: float) -> Reason | None:
+        """Return the reason to refuse the master of another machine (BUS-DISC-8).
+
+        Also None for a peer that `identify` refuses for another reason.
+        """
+        if identity.machine == self._topology.me.machine:
+            return None
+        objected = objection(self._topology, identity, link.credentials)
+        if objected is None:
+            return self.masters.on_claim(identity, now)
+        named_alike = objected.reason is Reason.MACHINE_NAME
+        return Reason.MACHINE_NAME if named_alike else None
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -190,14 +203,14 @@ class LinkTable:
 
         is_normal: True if its process needs no other link, so that nothing is wrong.
         """
-        me, text = self._topology.me.machine, ""
+        me = self._topology.me.machine
         conflict = reason is Reason.MACHINE_NAME and (
             other.machine != me or link.credentials.outside
         )
-        if conflict:
-            text = self.machines.on_namesake(link, other.machine, self.by_number, now)
+        namesake = other.machine if conflict else ""
+        text = self.masters.on_rejected(link, reason, namesake, now)
         # On BUSY the peer dials another process.
-        elif reason is not Reason.BUSY and not is_normal:
+        if not conflict and reason is not Reason.BUSY and not is_normal:
             name = f"{other.machine}/{other.process}"
             self._topology.complain(f"{name} is rejected: {reason.value}")
         # A peer that has accepted expects no other REFUSED.
@@ -205,25 +218,22 @@ class LinkTable:
             refused = Refused(reason=reason, text=text, versions=VERSIONS, machine=me)
             self._topology.send(link.id, refused)
         self.hang_up(link)
-        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
-            self.machines.on_rejected(link.wanted[0], reason, now, conflict=conflict)
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
         if link.peer is not None:  # it objects to WELCOME
-            if frame.reason is Reason.MACHINE_NAME:
-                self.machines.on_conflict_reported(link.peer, frame, now)
+            self.masters.on_refused(link, frame, now)
             self.drop(link, now)
             return
         self.hang_up(link)
         assert link.wanted is not None
         assert link.kind is not None
         if link.kind is LinkKind.SIGNALLING:
-            self._redial(link.wanted[0], now)
             if link.wanted[0] == self._topology.me.machine:
+                self.dialler.redial(now)
                 self.refusal = frame
             else:
-                self.machines.on_refused(link, link.wanted[0], frame, now)
+                self.masters.on_refused(link, frame, now)
         elif (peer := self._topology.peers.get(link.wanted)) is not None:
             if frame.reason is not Reason.DUPLICATE:
                 self.on_dial_failed(link.kind, link.wanted, now)
@@ -233,7 +243,7 @@ class LinkTable:
     def on_welcome(self, link: Link, frame: Welcome, now: float) -> None:
         """Use a dialled link, unless its peer claims the place of a linked master."""
         if link.kind is LinkKind.SIGNALLING and _is_wanted(link, frame.identity):
-            reason = self.machines.on_claim(link, frame.identity, now)
+            reason = self._claim(link, frame.identity, now)
             if reason is not None:
                 self._refuse(link, reason, frame.identity, now)
                 return
@@ -252,7 +262,7 @@ class LinkTable:
             self._object(link, objected, identity, now)
             return
         if link.wanted is not None:
-            self.machines.on_found_at(link.wanted[0], identity.machine)
+            self.masters.on_found_at(link.wanted[0], identity.machine)
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
             self._refuse(link, Reason.DUPLICATE, identity, now)
@@ -260,9 +270,7 @@ class LinkTable:
         link.state = LinkState.OPENING
         if link.kind is LinkKind.SIGNALLING:
             self.dialler.reset_delay()
-            self.machines.reset_delay(key[0])
-            if link.wanted is not None:
-                self.machines.reset_delay(link.wanted[0])
+            self.masters.on_link_made(link, key[0])
         link.identity = identity
         peer.role, peer.machine_id = identity.role, identity.machine_id
         peer.message_bytes_max = frame.message_bytes_max
@@ -294,7 +302,7 @@ class LinkTable:
         if objected.claim:
             self._topology.complain(objected.claim)
             failure = DialFailure(objected.claim, is_refusal=True)
-            self.machines.on_link_failed(link, failure, now)
+            self.masters.on_link_failed(link, failure, now)
         self._refuse(link, objected.reason, identity, now)
 
     def on_process_up(self, peer: Peer, identity: Identity) -> None:
@@ -333,7 +341,7 @@ class LinkTable:
             self._topology.complain(why)
         if link.peer is None:
             failure = DialFailure(why or "the link was closed before HELLO's answer")
-            self.machines.on_link_failed(link, failure, now)
+            self.masters.on_link_failed(link, failure, now)
         self._on_lost(link, now, parted)
 
     def on_violation(self, link: Link, error: WireError, now: float) -> None:
@@ -375,24 +383,20 @@ class LinkTable:
             if link.wanted is not None and peer.machine == self._topology.me.machine:
                 self.dialler.dial()
             else:
-                self.machines.on_link_lost(link, peer.machine, now)
+                self.masters.on_link_lost(link, peer.machine, now)
         else:
             self._relays.dial(peer)
 
     def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
         """Dial again after the loss of a link that was not yet open."""
         if kind is LinkKind.SIGNALLING:
-            self._redial(key[0], now)
+            if key[0] == self._topology.me.machine:
+                self.dialler.redial(now)
+            else:
+                self.masters.redial(key[0], now)
         elif (peer := self._topology.peers.get(key)) is not None:
             peer.dialling = False
             self._relays.dial(peer)
-
-    def _redial(self, key: str, now: float) -> None:
-        """Dial a master again later, by its machine or its static address."""
-        if key == self._topology.me.machine:
-            self.dialler.redial(now)
-        else:
-            self.machines.redial(key, now)
 
     def on_dial_failed(
         self, kind: LinkKind, key: Key, now: float, failure: DialFailure | None = None
@@ -405,7 +409,7 @@ class LinkTable:
             if key[0] == self._topology.me.machine:
                 self.dialler.on_dial_failed(now)
                 return
-            self.machines.on_dial_failed(key[0], failure, now)
+            self.masters.on_dial_failed(key[0], failure, now)
             return
         peer = self._topology.peers.get(key)
         if peer is None or not peer.dialling:

@@ -1,7 +1,8 @@
 """`MachineDialler`: dials the masters of other machines, until there are links.
 
 A master dials each static address, and the masters that it finds: of two that find each
-other, one waits for the other's link first (OPEN-20).
+other, one waits for the other's link first (OPEN-20). It reports these machines, and
+those that have dialled it (BUS-DISC-13).
 """
 
 from __future__ import annotations
@@ -11,22 +12,30 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from bus.core.discovery.machine_table import CONFLICTS_S, Change
+from bus.core.hooks import Hooks, Row
 from bus.core.local.actions import Dial
-from bus.core.remote.handshake import objection
-from bus.core.remote.master_dialler import REDIAL_S, DialFailure, is_static, jittered
-from bus.core.remote.name_conflicts import NameConflicts
+from bus.core.remote.master_dialler import (
+    REDIAL_S,
+    DialFailure,
+    Masters,
+    is_static,
+    jittered,
+)
+from bus.core.remote.name_conflicts import REMEDY, NameConflicts
 from bus.core.timers import Rank
 from bus.core.wire import Error, LinkKind, Reason
+from bus.snapshot import MachineInfo, MachineState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from bus.core.discovery.discovery import Event
     from bus.core.discovery.machine_table import Machine
     from bus.core.local.actions import Action
     from bus.core.peer.peer import Peer
     from bus.core.remote.link import Link
-    from bus.core.remote.topology import Topology
+    from bus.core.remote.name_conflicts import NameConflict
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.core.wire import Identity, Refused
 
 __all__ = ["DialFailures", "MachineDialler"]
@@ -74,7 +83,7 @@ class DialFailures:
         return self._first_at.get(key)
 
 
-class MachineDialler:
+class MachineDialler(Masters):
     """The masters of other machines that a master dials, and when it dials them again.
 
     Each table is keyed by the name of a machine, or by a static address. An address
@@ -98,6 +107,7 @@ class MachineDialler:
         "_delays",
         "_dialling",
         "_found_at",
+        "_links",
         "_machines",
         "_silent",
         "_topology",
@@ -107,8 +117,10 @@ class MachineDialler:
         "redial_at",
     )
 
-    def __init__(self, topology: Topology, static: tuple[str, ...]) -> None:
+    def __init__(self, remote: RemoteManager, static: tuple[str, ...]) -> None:
+        topology = remote.topology
         self._topology: Final = topology
+        self._links: Final = remote.links
         self._alarm: Final = topology.timers.alarm(Rank.MACHINE_DIALS, self._tick)
         self.conflicts: Final = NameConflicts(topology)
         # The addresses on which the masters of other machines listen, by machine.
@@ -130,8 +142,13 @@ class MachineDialler:
         # lost link is dialled again; infinite before the first failure.
         self._silent: Final[dict[str, float]] = {}
 
+    def hooks(self) -> Hooks:
+        """Fill the slot; return what the remote manager calls."""
+        self._links.masters = self
+        conflict = Row(Reason.MACHINE_NAME, self.on_conflict_reported, counted=False)
+        return Hooks(frames=(conflict,), on_pong=self.conflicts.on_pong)
+
     def begin(self, now: float) -> None:
-        """Dial the static addresses, if this process is master."""
         if self._topology.is_master:
             for key in list(self._machines):
                 if is_static(key):
@@ -167,7 +184,6 @@ class MachineDialler:
         now: float,
         patience_s: float = 0.0,
     ) -> list[Action]:
-        """Handle the addresses of another machine's master; see `on_machine_found`."""
         self.on_machine_found(machine, addresses, now, patience_s)
         return self._topology.take_actions()
 
@@ -231,30 +247,16 @@ class MachineDialler:
             self.conflicts.note_own(address, now, lasts_s)
             return
         known = name in self._machines
-        where = f" at {self.address_of(name)}" if known else ", found earlier,"
+        where = f" at {self._address_of(name)}" if known else ", found earlier,"
         self.conflicts.note(name, address, f"the one{where}", now, lasts_s)
 
     # Claims and refusals.
 
-    def on_claim(self, link: Link, identity: Identity, now: float) -> Reason | None:
-        """Return the reason to keep the link of another master instead (BUS-DISC-8).
+    def on_claim(self, identity: Identity, now: float) -> Reason | None:
+        return self.conflicts.on_claim(identity, now)
 
-        Also None for a peer that `LinkTable.identify` refuses for another reason.
-        """
-        if identity.machine == self._topology.me.machine:
-            return None
-        objected = objection(self._topology, identity, link.credentials)
-        if objected is None:
-            return self.conflicts.on_claim(identity, now)
-        named_alike = objected.reason is Reason.MACHINE_NAME
-        return Reason.MACHINE_NAME if named_alike else None
-
-    def on_namesake(
-        self, link: Link, name: str, links: Mapping[int, Link], now: float
-    ) -> str:
+    def _on_namesake(self, link: Link, name: str, now: float) -> str:
         """Report that the peer of a link has the name of another machine.
-
-        links: all links, by number.
 
         Returns the address of that other machine; "" if it is this one.
         """
@@ -265,7 +267,7 @@ class MachineDialler:
         holder = self.conflicts.linked(name)
         where = ""
         if holder is not None:
-            where = self._address(links[holder.session.link or 0])
+            where = self._address(self._links.by_number[holder.session.link or 0])
             error = Error(reason=Reason.MACHINE_NAME, text=address)
             holder.session.send_link_frame(error)
         at = f" at {where}" if where else ""
@@ -283,9 +285,14 @@ class MachineDialler:
         if self._topology.is_master and peer.machine != self._topology.me.machine:
             self.conflicts.note_own(frame.text, now)
 
-    def on_refused(self, link: Link, key: str, frame: Refused, now: float) -> None:
-        """Record why the master at a dialled address refuses this process."""
-        me = self._topology.me.machine
+    def on_refused(self, link: Link, frame: Refused, now: float) -> None:
+        if link.peer is not None:  # it objects to WELCOME
+            if frame.reason is Reason.MACHINE_NAME:
+                self.on_conflict_reported(link.peer, frame, now)
+            return
+        assert link.wanted is not None
+        key, me = link.wanted[0], self._topology.me.machine
+        self.redial(key, now)
         why = f"{key} refuses this process: {frame.reason.value}"
         if frame.reason is Reason.DUPLICATE:
             self._anew.discard(key)  # the machine has a link with this process
@@ -305,30 +312,27 @@ class MachineDialler:
             self._topology.complain(why)
             self._note_failure(key, DialFailure(why, is_refusal=True), now)
 
-    def on_rejected(
-        self, key: str, reason: Reason, now: float, *, conflict: bool
-    ) -> None:
-        """Dial an address again later whose master this process has rejected.
-
-        conflict: True if the machine there has the name of another one.
-        """
-        if conflict:
-            self._anew.discard(key)
-        if conflict or reason is Reason.BUSY:
-            self._found_at.pop(key, None)  # it is not the machine that has a link
-        if is_static(key) or reason is Reason.BUSY:
-            self.redial(key, now)  # the machine there may change
+    def on_rejected(self, link: Link, reason: Reason, namesake: str, now: float) -> str:
+        where = self._on_namesake(link, namesake, now) if namesake else ""
+        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
+            key = link.wanted[0]
+            if namesake:
+                self._anew.discard(key)
+            if namesake or reason is Reason.BUSY:
+                self._found_at.pop(key, None)  # it is not the machine that has a link
+            if is_static(key) or reason is Reason.BUSY:
+                self.redial(key, now)  # the machine there may change
+        return where
 
     def _address(self, link: Link) -> str:
         """Return the address that was dialled, or the host that has dialled."""
         if link.wanted is not None:
-            return self.address_of(link.wanted[0])
+            return self._address_of(link.wanted[0])
         return link.credentials.host
 
     # Links.
 
     def on_link_failed(self, link: Link, failure: DialFailure, now: float) -> None:
-        """Record why the link with a dialled master does not open."""
         if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
             self._note_failure(link.wanted[0], failure, now)
 
@@ -338,7 +342,6 @@ class MachineDialler:
             self.failures.note(key, failure, now)
 
     def on_found_at(self, key: str, machine: str) -> None:
-        """Record the machine at a dialled address, if that is a static one."""
         if not is_static(key):
             return
         if machine == self._topology.me.machine:
@@ -347,13 +350,14 @@ class MachineDialler:
         else:
             self._found_at[key] = machine
 
-    def on_dialled(self, key: str, now: float) -> None:
-        """Note that a dial has made a link, which may be refused yet."""
+    def on_dialled(self, key: str, proved: str | None, now: float) -> None:
         self._dialling.pop(key, None)
         self._alarm.by(self._tick(now))  # the next dial may begin
+        # A machine with the name of this one may be this one: its answer shows that.
+        if proved is not None and proved != self._topology.me.machine:
+            self.on_found_at(key, proved)
 
     def on_dial_failed(self, key: str, failure: DialFailure | None, now: float) -> None:
-        """Declare a master lost that no link can reach, and dial it again later."""
         if failure is not None:
             self._note_failure(key, failure, now)
         self._dialling.pop(key, None)
@@ -373,15 +377,12 @@ class MachineDialler:
         self._alarm.by(self._tick(now))  # the next dial may begin
 
     def on_link_lost(self, link: Link, machine: str, now: float) -> None:
-        """Dial a machine again; later, if the machine had dialled the lost link.
-
-        Also dial the static addresses at which it was found: another one may lead there
-        still, and the other side may not know where this machine is.
-        """
         if link.wanted is not None:
             self.dial(link.wanted[0], now)
         elif machine in self._machines and machine not in self.redial_at:
             self._schedule(machine, now + _PATIENCE_S)  # unless it dials
+        # Of its static addresses another one may still lead there, and the other side
+        # may not know where this machine is.
         for address in self._static_addresses_of(machine):
             self.redial(address, now)
 
@@ -409,7 +410,6 @@ class MachineDialler:
     # Time.
 
     def redial(self, key: str, now: float) -> None:
-        """Schedule a dial to a master; each delay is longer than the one before."""
         if key not in self._machines:
             return  # it was forgotten meanwhile
         delay_s = self._delays.get(key, REDIAL_S)
@@ -426,12 +426,12 @@ class MachineDialler:
         """Return the static addresses at which a machine was found."""
         return [each for each, found in self._found_at.items() if found == machine]
 
-    def reset_delay(self, key: str) -> None:
-        """Make the next delay the shortest one, since there is a new link."""
-        self._delays.pop(key, None)
-        self._anew.discard(key)
-        self.failures.forget(key)
-        for address in self._static_addresses_of(key):
+    def on_link_made(self, link: Link, machine: str) -> None:
+        for key in {machine, machine if link.wanted is None else link.wanted[0]}:
+            self._delays.pop(key, None)
+            self._anew.discard(key)
+            self.failures.forget(key)
+        for address in self._static_addresses_of(machine):
             self.failures.forget(address)
 
     def _tick(self, now: float) -> float | None:
@@ -451,14 +451,84 @@ class MachineDialler:
 
     # Reports.
 
-    def targets(self) -> list[str]:
-        """Return the machines that are dialled; a static address stands for itself."""
-        return list(self._machines)
+    def known(self, now: float) -> list[MachineInfo]:
+        if not self._topology.is_master:
+            return []
+        peers = {each.machine: each for each in self._topology.joined()}
+        peers.pop(self._topology.me.machine, None)
+        keys: dict[str, list[str]] = {machine: [] for machine in peers}
+        conflicts = self.conflicts.present(now)
+        in_conflict = {each.address for each in conflicts}
+        unnamed = []
+        for key in self._machines:
+            machine = self.machine_at(key)
+            if machine is not None:
+                keys.setdefault(machine, []).append(key)
+            elif key not in in_conflict:
+                unnamed.append(key)
+        return [
+            *(
+                self._info(each, peers.get(each), keys[each], now)
+                for each in sorted(keys)
+            ),
+            *(self._info(None, None, [key], now) for key in unnamed),
+            *(_conflict(each, now) for each in conflicts),
+        ]
 
-    def address_of(self, key: str) -> str:
-        """Return the first address of one of the `targets`; another key itself."""
+    def _info(
+        self, name: str | None, peer: Peer | None, keys: list[str], now: float
+    ) -> MachineInfo:
+        """Describe one machine; keys: those by which it is dialled."""
+        address = self._address_of(keys[0]) if keys else None
+        link = (
+            None if peer is None else self._links.by_number.get(peer.session.link or 0)
+        )
+        if link is not None and peer is not None and peer.session.ready:
+            return MachineInfo(
+                name=name,
+                address=address,
+                state=MachineState.LINKED,
+                since_s=now - link.since,
+                round_trip_s=peer.round_trip_s,
+                why="",
+            )
+        failures = self.failures.last(keys)
+        starts = [self.found_at.get(key) for key in keys]
+        starts += [self.failures.first_at(key) for key in keys]
+        if peer is not None:
+            starts = [peer.since]
+        since = min((each for each in starts if each is not None), default=None)
+        why = "its link was lost" if peer is not None and link is None else ""
+        if any(each.is_refusal for each in failures):
+            state = MachineState.REFUSED
+        elif failures or (keys and name not in self.redial_at):
+            state = MachineState.DIALLING
+        else:
+            state = MachineState.WAITING
+        return MachineInfo(
+            name=name,
+            address=address,
+            state=state,
+            since_s=None if since is None else now - since,
+            round_trip_s=None,
+            why=failures[-1].why if failures else why,
+        )
+
+    def _address_of(self, key: str) -> str:
+        """Return the first address of a machine; another key itself."""
         return self._machines.get(key, (key,))[0]
 
     def machine_at(self, key: str) -> str | None:
-        """Return the machine of a key of `targets`; None if it is not known yet."""
+        """Return the machine of a key; None if it is not known yet."""
         return self._found_at.get(key) if is_static(key) else key
+
+
+def _conflict(conflict: NameConflict, now: float) -> MachineInfo:
+    return MachineInfo(
+        name=conflict.name,
+        address=conflict.address or None,
+        state=MachineState.CONFLICT,
+        since_s=now - conflict.since,
+        round_trip_s=None,
+        why=f"{conflict.holder} has this name, too: {REMEDY}",
+    )

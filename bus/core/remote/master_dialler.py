@@ -1,6 +1,6 @@
 """`MasterDialler`: dials the master of its machine, until there is a link with it.
 
-`bus.core.remote.machine_dialler` dials the masters of other machines.
+`Masters` is the slot for the masters of other machines.
 """
 
 from __future__ import annotations
@@ -12,13 +12,23 @@ from msgspec import Struct
 
 from bus.core.local.actions import Dial
 from bus.core.timers import Rank
-from bus.core.wire import LinkKind
+from bus.core.wire import LinkKind, Reason
 
 if TYPE_CHECKING:
+    from bus.core.local.actions import Action
+    from bus.core.remote.link import Link
     from bus.core.remote.topology import Topology
-    from bus.core.wire import Identity
+    from bus.core.wire import Identity, Refused
+    from bus.snapshot import MachineInfo
 
-__all__ = ["REDIAL_S", "DialFailure", "MasterDialler", "is_static", "jittered"]
+__all__ = [
+    "REDIAL_S",
+    "DialFailure",
+    "MasterDialler",
+    "Masters",
+    "is_static",
+    "jittered",
+]
 
 # First and longest delay between attempts to find a master (BUS-INIT-3). A longer one
 # would also delay a process that may become master: it tries that at each attempt.
@@ -108,6 +118,83 @@ class MasterDialler:
             self.redial_at = None
             self.dial()
         return self.redial_at
+
+
+class Masters:
+    """A slot of the `LinkTable`: the links with the masters of other machines.
+
+    This null object dials none and admits none. A key is the name of a machine, or a
+    static address.
+    """
+
+    __slots__ = ()
+
+    def begin(self, now: float) -> None:
+        """Dial the static addresses, if this process is master."""
+
+    def on_found(
+        self,
+        _machine: str,
+        _addresses: tuple[str, ...],
+        _now: float,
+        _patience_s: float = 0.0,
+    ) -> list[Action]:
+        """Handle the addresses of the master of another machine.
+
+        patience_s: how long to wait for a link that the other side dials, in seconds.
+        """
+        return []
+
+    def known(self, _now: float) -> list[MachineInfo]:
+        """Return the other machines that a master knows (BUS-DISC-13)."""
+        return []
+
+    # Dials.
+
+    def on_dialled(self, key: str, proved: str | None, now: float) -> None:
+        """Note that a dial has made a link, which may be refused yet.
+
+        proved: the machine that the credentials prove; None if they prove none.
+        """
+
+    def on_found_at(self, key: str, machine: str) -> None:
+        """Record the machine at a dialled address, if that is a static one."""
+
+    def on_dial_failed(self, key: str, failure: DialFailure | None, now: float) -> None:
+        """Declare a master lost that no link can reach, and dial it again later."""
+
+    def redial(self, key: str, now: float) -> None:
+        """Schedule a dial to a master; each delay is longer than the one before."""
+
+    # Links.
+
+    def on_claim(self, _identity: Identity, _now: float) -> Reason | None:
+        """Return the reason to refuse a master that may join; None to admit it."""
+        return Reason.ACCESS
+
+    def on_refused(self, link: Link, frame: Refused, now: float) -> None:
+        """Handle the REFUSED of a master, which answers HELLO or WELCOME."""
+
+    def on_rejected(
+        self, _link: Link, _reason: Reason, _namesake: str, _now: float
+    ) -> str:
+        """Report a conflict of names; dial again later if the link was dialled.
+
+        namesake: the name that the peer has in common with another machine; "" if this
+          process rejects it for another reason.
+
+        Returns the address of that other machine; "" if it is unknown, or this one.
+        """
+        return ""
+
+    def on_link_failed(self, link: Link, failure: DialFailure, now: float) -> None:
+        """Record why the link with a dialled master does not open."""
+
+    def on_link_made(self, link: Link, machine: str) -> None:
+        """Forget the failures and the delays of a machine, since there is a link."""
+
+    def on_link_lost(self, link: Link, machine: str, now: float) -> None:
+        """Dial a machine again; later, if the machine had dialled the lost link."""
 
 
 def jittered(delay_s: float, me: Identity, key: str, attempt: int) -> float:

@@ -106,7 +106,7 @@ class NameConflicts:
         del self._claims[key]
         return None
 
-    def on_pong(self, peer: Peer, number: int) -> None:
+    def on_pong(self, peer: Peer, number: int, _: float) -> None:
         """Note that a linked master is alive, if it answers the PING of a claim."""
         for key, claim in self._claims.items():
             if claim.ping == number and key[:2] == peer.key:

@@ -27,7 +27,6 @@ from bus.core.remote.idle_relays import IdleRelays
 from bus.core.remote.inbound_messages import InboundMessages
 from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
-from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.master_dialler import MasterDialler
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
@@ -77,7 +76,8 @@ class RemoteManager:
         host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
         master: the addresses on which the master of its machine listens.
-        static: known addresses of the masters of other machines.
+        static: known addresses of the masters of other machines; None if it links with
+          no other machine.
         features: `begin` calls each with this manager; each returns its hooks.
     """
 
@@ -88,12 +88,13 @@ class RemoteManager:
         *,
         host: object,
         master: tuple[str, ...],
-        static: tuple[str, ...] = (),
+        static: tuple[str, ...] | None = None,
         features: Iterable[Callable[[RemoteManager], Hooks]] = (),
         relay_account: Callable[[Characteristics], object] = lambda _: None,
     ) -> None:
         self.topology: Final = topology
         self.manager: Final = manager
+        self.static: Final = static
         self._features: Final = features
         hooks: list[Hooks] = []  # its parts share it; `begin` fills it
         self._hooks: Final = hooks
@@ -110,13 +111,11 @@ class RemoteManager:
             topology, manager, self.name_registry, self.relays
         )
         self.idle_relays: Final = IdleRelays(topology, self.relays)
-        self.machines: Final = MachineDialler(topology, static)
         self.links: Final = LinkTable(
             topology,
             self.relays,
             self._undelivered_messages,
             MasterDialler(topology, master),
-            self.machines,
         )
         self.idle_links: Final = IdleLinks(
             topology,
@@ -207,15 +206,18 @@ class RemoteManager:
         """
         for feature in self._features:
             # Here, under the lock: tasks of other buses may use this one already.
-            hooks = feature(self)
-            self._hooks.append(hooks)
-            self._rows.update((row.kind, row) for row in hooks.frames)
-            self.subscribed_peers = hooks.peers or self.subscribed_peers
+            self.add_hooks(feature(self))
         self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
         self.links.dialler.dial()
-        self.machines.begin(now)
+        self.links.masters.begin(now)
         return self.topology.take_actions()
+
+    def add_hooks(self, hooks: Hooks) -> None:
+        """Call a feature from now on."""
+        self._hooks.append(hooks)
+        self._rows.update((row.kind, row) for row in hooks.frames)
+        self.subscribed_peers = hooks.peers or self.subscribed_peers
 
     def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
         """Become master, since the previous one is lost (OPEN-1).
@@ -229,7 +231,7 @@ class RemoteManager:
         for each in self._hooks:
             each.on_master(now)
         self.name_registry.become_master(now, others)
-        self.machines.begin(now)
+        self.links.masters.begin(now)
         return self.topology.take_actions()
 
     def on_link_dialled(
@@ -397,7 +399,6 @@ class RemoteManager:
             # Errors.
             Row(wire.Error, self._on_error, counted=False),
             Row(Reason.WIRE, _ignore, counted=False),
-            Row(Reason.MACHINE_NAME, self.machines.on_conflict_reported, counted=False),
             Row(Reason.NAME_TAKEN, names.on_refusal),
             Row(Reason.ACCESS, frames.on_denied),
             Row(Reason.BUSY, frames.on_busy),
@@ -436,7 +437,6 @@ class RemoteManager:
 
     def _on_pong(self, peer: Peer, frame: wire.Pong, now: float) -> None:
         self.keep_alive.on_pong(peer, frame.number, now)
-        self.machines.conflicts.on_pong(peer, frame.number)
         self.name_registry.on_pong(peer, frame.number)
         for each in self._hooks:
             each.on_pong(peer, frame.number, now)
