@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from queuebroker.sockets.peer import Peer
     from queuebroker.sockets.protocol import Event, Protocol
 
-_OPEN: Final = [False, False]
+OPEN: Final = [False, False]
 
-__all__ = ["Inbox", "Outbound", "SocketConnection"]
+__all__ = ["OPEN", "Inbox", "Outbound", "SocketConnection"]
 
 
 class Inbox(CircularBufferQueue[Message]):
@@ -256,18 +256,6 @@ class SocketConnection(QueueConnection):
         self.link.flush_locked()
         return stored
 
-    def post_locked(self, message: bytes) -> bool:
-        """Send a message if nothing prevents it; return False to use the tables."""
-        link = self.link
-        if (
-            link.protocol.unreceived >= self._outbound.capacity
-            or self.closed != _OPEN
-            or self.watch is not None
-        ):
-            return False
-        link.post_locked(message)
-        return True
-
     def grab_locked(self) -> bytes | None:
         """Receive a message if one is here; return None to use the tables."""
         inbox = self._inbox
@@ -350,7 +338,7 @@ class SocketConnection(QueueConnection):
 
     def lease_locked(self, *, owned: bool = False) -> bool:
         """Take the read lease for this thread; False if refused or of no use."""
-        return self.closed == _OPEN and self.link.lease_locked(owned=owned)
+        return self.closed == OPEN and self.link.lease_locked(owned=owned)
 
     def is_awaited_locked(self) -> bool:
         """Return True if a thread waits for input that the driver would read."""
