@@ -85,6 +85,7 @@ class BusThread(Uncopyable):
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
         self._owner: Final = owner
         self._manager: Final = manager
+        manager.thread = self
         # None for a thread from `Bus.here`.
         self._thread: _sync.Thread | None = None
         self.stopped: bool = False
@@ -176,14 +177,21 @@ class BusThread(Uncopyable):
             UnknownTaskError: the thread is stopped meanwhile.
         """
         while not done():
-            if self.stopped or self._owner.lifetime.foreign:
-                self._check_takes_tasks()
-            rest_s = None if deadline is None else remaining_s(deadline)
-            # Even with no time left, serve once the messages that have arrived.
-            self._serve(partial(self._manager.poll, rest_s))
-            if rest_s == 0.0:
+            if self._serve_once(deadline):
                 return bool(done())
         return True
+
+    def _serve_once(self, deadline: float | None) -> bool:
+        """Serve the tasks once, as `_serve_until` does; return True if time is up.
+
+        Even then, the messages that have arrived are served.
+        """
+        if self.stopped or self._owner.lifetime.foreign:
+            self._check_takes_tasks()
+        rest_s = None if deadline is None else remaining_s(deadline)
+        with self._drive:
+            self._serve_locked(partial(self._manager.poll, rest_s))
+        return rest_s == 0.0
 
     def _serve_to_the_end(self) -> None:
         """Serve the tasks until this is stopped; for threads from `Bus.thread`."""
