@@ -62,7 +62,10 @@ def call(
         )
         if awaited.parker is None:
             thread: BusThread = host.thread
-            while awaited.outcome is None and entry.host is not None:
+            while True:
+                if awaited.outcome is not None or entry.host is None:
+                    break
+                # A plain statement before the jump back: see `_sync.Lock`.
                 thread._serve_once(None)
         else:
             error = awaited.park(question, questions, deadline)

@@ -231,6 +231,9 @@ class FastPathDriver:
                 for link, frame in frames:
                     if not self._frames.put(link, frame):
                         self.check_link(link)
+                    # It has its frame. A plain statement before the jump back: see
+                    # `_sync.Lock`.
+                    del links[0]
         except BaseException:
             # As in `_send`, for each process that has the notification on its account.
             for link in links:
@@ -243,7 +246,8 @@ class FastPathDriver:
     ) -> list[tuple[int, bytes | Batch]] | None:
         """Account for a notification as sent; return its frames.
 
-        links: takes the links whose accounts may have the notification.
+        links: takes the links whose accounts may have the notification, in the order of
+          the frames.
         """
         source, remote = notification._source, self._remote
         if self._has_earlier_work() or self._audience.has_gap(source):
