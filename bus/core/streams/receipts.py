@@ -48,22 +48,25 @@ class Receipts:
             # The rare case: messages extracted out of order.
             taken.update(range(number, number + count))
             return False
-        while True:
-            first = unread[0]
-            first[0] += count
-            self.extracted = first[0] - 1
-            if first[0] == first[1]:
-                unread.popleft()
-            if not unread or unread[0][0] not in taken:
-                return True
+        self._pass(count)
+        while unread and unread[0][0] in taken:
             taken.discard(unread[0][0])
-            count = 1
+            self._pass(1)
+        return True
 
     def take_all(self) -> None:
         """Record that no received message is unread."""
         self.extracted = self.unread[-1][1] - 1
         self.unread.clear()
         self._taken.clear()
+
+    def _pass(self, count: int) -> None:
+        """Move the lower bound of unread numbers up, within the first range."""
+        first = self.unread[0]
+        first[0] += count
+        self.extracted = first[0] - 1
+        if first[0] == first[1]:
+            self.unread.popleft()
 
 
 class Receipt(Struct, frozen=True, eq=False):
