@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from queuebroker.sockets.peer import Peer
     from queuebroker.sockets.protocol import Event, Protocol
 
-OPEN: Final = [False, False]
+_OPEN: Final = [False, False]
 
-__all__ = ["OPEN", "Inbox", "Outbound", "SocketConnection"]
+__all__ = ["Inbox", "Outbound", "SocketConnection"]
 
 
 class Inbox(CircularBufferQueue[Message]):
@@ -338,7 +338,7 @@ class SocketConnection(QueueConnection):
 
     def lease_locked(self, *, owned: bool = False) -> bool:
         """Take the read lease for this thread; False if refused or of no use."""
-        return self.closed == OPEN and self.link.lease_locked(owned=owned)
+        return self.closed == _OPEN and self.link.lease_locked(owned=owned)
 
     def is_awaited_locked(self) -> bool:
         """Return True if a thread waits for input that the driver would read."""

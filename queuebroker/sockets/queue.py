@@ -17,7 +17,7 @@ from queuebroker.channel.receive_attempt import Take
 from queuebroker.channel.side import Side
 from queuebroker.channel.status import DONE, Verdict
 from queuebroker.errors import ReceiveTimeoutError
-from queuebroker.sockets.connection import OPEN, SocketConnection
+from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.descriptors import Described, duplicates
 from queuebroker.sockets.peer import Peer
 from queuebroker.waiting.parking import PENDING, Pending, Wait, wait_for
@@ -99,7 +99,7 @@ class SocketMessageQueue(LockedMessageQueue):
                     link = connection.link
                     sent = (
                         link.protocol.unreceived < connection._outbound.capacity
-                        and connection.closed == OPEN
+                        and not (connection.closed[0] or connection.closed[1])
                         and connection.watch is None
                     )
                     if sent:
