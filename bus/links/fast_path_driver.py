@@ -61,7 +61,7 @@ class FastPathDriver:
     Args:
         exchange, remote, link_pool, rounds: the instances of this process.
 
-    Lock: ``hold`` is `Rounds.hold`, ``_lock`` that of the exchange. The latter guards
+    Lock: ``hold`` is `Rounds.hold`, ``_exchange_lock`` that of the exchange. The latter guards
     each replacement of ``_waitable_links`` by a changed copy; look-ups take no lock.
     """
 
@@ -70,10 +70,10 @@ class FastPathDriver:
         "_audience",
         "_commanded_at",
         "_exchange",
+        "_exchange_lock",
         "_frames",
         "_given",
         "_link_pool",
-        "_lock",
         "_memory",
         "_midway",
         "_remote",
@@ -106,7 +106,7 @@ class FastPathDriver:
         self._frames: Final = FastFrames(rounds, link_pool)
         self._given: Final = rounds.given
         # Used for each message, so looked up once.
-        self._lock: Final = exchange._lock
+        self._exchange_lock: Final = exchange._lock
         self._todo: Final = exchange._todo
         self._unsent: Final = link_pool.unsent
         self._midway: Final = rounds.readers.midway
@@ -159,7 +159,7 @@ class FastPathDriver:
         frame_of: accounts for the message as sent, and returns its frame; None if it
           must wait. It makes no decision of the manager.
         """
-        link, lock = peer.session.link, self._lock
+        link, lock = peer.session.link, self._exchange_lock
         # This message may join the round under way. Or this thread holds the lock, and
         # runs a finalizer.
         if link is None or self.hold.locked() or lock.locked():
@@ -218,13 +218,13 @@ class FastPathDriver:
             or notification._size > BODY_MAX
             or not self._is_alone()
             or self.hold.locked()
-            or self._lock.locked()  # as in `_send`
+            or self._exchange_lock.locked()  # as in `_send`
         ):
             return False
         links: list[int] = []
         try:
             with self.hold:
-                with self._lock:
+                with self._exchange_lock:
                     frames = self._notify(notification, links)
                 if frames is None:
                     return False
