@@ -61,8 +61,8 @@ class FastPathDriver:
     Args:
         exchange, remote, link_pool, rounds: the instances of this process.
 
-    Lock: ``hold`` is `Rounds.hold`, ``_exchange_lock`` that of the exchange. The latter guards
-    each replacement of ``_waitable_links`` by a changed copy; look-ups take no lock.
+    Lock: ``hold`` is `Rounds.hold`. The exchange's lock guards each replacement of
+    ``_waitable_links`` by a changed copy; look-ups take no lock.
     """
 
     __slots__ = (
