@@ -66,7 +66,7 @@ def call(
                 if awaited.outcome is not None or entry.host is None:
                     break
                 # A plain statement before the jump back: see `_sync.Lock`.
-                thread._serve_once(None)
+                thread._poll(None)
         else:
             error = awaited.park(question, questions, deadline)
         if awaited.outcome is None:

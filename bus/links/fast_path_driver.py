@@ -23,6 +23,7 @@ from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.remote.fast_path import BODY_MAX, FastPath
 from bus.core.wire import FrameType
 from bus.links.fast_frames import RELEASE, FastFrames
+from bus.links.relay_outbox import OutboundAnswer
 from bus.message import Incoming, Kind
 from bus.threads.fast_delivery import FastDelivery
 from queuebroker import _sync
@@ -137,14 +138,22 @@ class FastPathDriver:
         last, self._commanded_at = self._commanded_at, now
         return now - last >= _ALONE_S
 
-    def answer(self, question: Incoming, payload: Payload) -> bool:
-        """Put an answer on the link; return False as `send_now` does."""
+    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        """Send the answer to a question from another process, at once or as usual."""
         source: Entry = question._to
-        host = source.host
-        if host is None or host.pending():
-            return False  # pending messages may be answered in the same frame
         peer: Peer = question._source.mailbox.peer
-        return self._send(peer, source, self._answer, question, payload)
+        host = source.host
+        try:
+            if (
+                error is not None
+                or host is None
+                or host.pending()  # those may be answered in the same frame
+                or not self._send(peer, source, self._answer, question, payload)
+            ):
+                self._rounds.inbox.push(OutboundAnswer(question, payload, error))
+        finally:
+            # Ends the task's send batches: no later command may overtake the answer.
+            source.order = object()
 
     def _send(
         self,
