@@ -36,6 +36,7 @@ from bus.payload_size import size_of, size_with_length
 
 __all__ = [
     "DEPTH_MAX",
+    "ENCODER",
     "TYPES_THAT_NEED_NO_ENCODER",
     "Encoders",
     "Payload",
@@ -154,7 +155,7 @@ def _flat(payload: dict[Any, Any]) -> tuple[Payload, int] | None:
     ):
         return None
     try:
-        return items, len(_ENCODER.encode(items))
+        return items, len(ENCODER.encode(items))
     except (UnicodeEncodeError, OverflowError):
         return None
 
@@ -365,7 +366,7 @@ def _content(code: int, content: memoryview) -> memoryview:
     return content
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder()
+ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_content)
 
 # The decoder recurses in C, up to the interpreter's recursion limit: about 25,000
@@ -381,7 +382,7 @@ def encode(frozen: Payload) -> bytes:
             return encode_array(frozen)
         if _holds_array((frozen,)):
             frozen = _encodable(frozen)
-    return _ENCODER.encode(frozen)
+    return ENCODER.encode(frozen)
 
 
 def _holds_array(items: Iterable[Any]) -> bool:

@@ -40,6 +40,8 @@ class Asker:
     Attributes:
         entry: the routing entry of the task; set before the first question.
         questions: the open questions.
+        armed: the time of the next check of the questions' deadlines; None if no timer
+          is set.
         late: the number of answers that arrived after their question had closed
           (BUS-FLOW-5).
 
@@ -47,7 +49,7 @@ class Asker:
     otherwise.
     """
 
-    __slots__ = ("_armed", "_client", "_router", "entry", "late", "questions")
+    __slots__ = ("_client", "_router", "armed", "entry", "late", "questions")
 
     entry: Entry
 
@@ -55,8 +57,7 @@ class Asker:
         self._router: Final = router
         self._client: Final = client
         self.questions: Final = Questions()
-        # The time of the next check of the questions' deadlines, if a timer is set.
-        self._armed: float | None = None
+        self.armed: float | None = None
         self.late: int = 0
 
     # Called in any thread.
@@ -75,8 +76,8 @@ class Asker:
     def arm(self, deadline: float) -> None:
         """Arm a timer for an open question, in the thread that hosts the task."""
         # The timer covers every question asked before this read, which takes no lock:
-        # its function resets ``_armed`` first, and only then reads the deadlines.
-        armed = self._armed
+        # its function resets ``armed`` first, and only then reads the deadlines.
+        armed = self.armed
         if armed is not None and armed <= deadline:
             return
         host = self.entry.host
@@ -85,21 +86,28 @@ class Asker:
         else:
             call_in_host_thread(self.entry, lambda: self._arm_in(self.entry.host))
 
-    def try_deliver_directly(self, answer: Answer) -> bool:
+    def try_deliver_directly(self, answer: Answer, *, here: bool = False) -> bool:
         """Hand an answer to a caller that waits in another thread; False if none does.
 
         Any thread may call this while the host thread sleeps and has no item pending.
         So the answer overtakes no earlier message (BUS-MSG-15).
+
+        here: True if the host thread calls this in its wait, for a caller that waits in
+          that thread instead, and finds the answer when the wait ends.
         """
-        question = self.questions.get(answer.number)
-        if question is None or not question.direct:
+        question = self.questions.open.get(answer.number)
+        if (
+            question is None
+            or question.on_asker_gone is None  # no caller waits
+            or question.direct is here
+        ):
             return False
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
             return False  # it has just closed, so the answer is late
         if answer._trace is not None:
             answer._trace.record_accepted(self.entry.id.number)
-        self._resolve(question, answer)
+        question.callback(self._response(question, answer))
         return True
 
     # Called in the thread that hosts the task.
@@ -107,21 +115,21 @@ class Asker:
     def on_arrival(self, entry: Entry, host: Host) -> None:
         """Arm the timer in the thread that hosts the task from now on."""
         self.entry = entry
-        self._armed = None
+        self.armed = None
         self._arm_in(host)
 
     def _arm_in(self, host: Host) -> None:
         """Set a timer for the next deadline, in the thread that hosts the task."""
-        deadline, armed = self.questions.next_deadline(), self._armed
+        deadline, armed = self.questions.next_deadline(), self.armed
         if deadline is not None and (armed is None or deadline < armed):
-            self._armed = deadline
+            self.armed = deadline
             host.call_at(
                 deadline,
                 lambda: call_in_host_thread(self.entry, self._on_timeout),
             )
 
     def _on_timeout(self) -> None:
-        self._armed = None
+        self.armed = None
         for number, question in self.questions.due(_sync.monotonic()):
             self._router.post(
                 _Timeout(
@@ -140,9 +148,10 @@ class Asker:
             if type(answer) is Answer:
                 self._count_late(answer)
             return
-        self._resolve(question, answer)
+        run_callback(question.callback, self._response(question, answer), self._client)
 
-    def _resolve(self, question: Question, answer: Answer) -> None:
+    def _response(self, question: Question, answer: Answer) -> Response:
+        """Return the outcome of a question, for its callback."""
         if answer._trace is not None:
             answer._trace.record_delivered()
         responder, payload = answer.responder, answer.payload
@@ -150,10 +159,9 @@ class Asker:
             responder = question.addressee(self.entry.address.machine)
             if responder is None:
                 payload = question.answers
-        response = Response(
+        return Response(
             responder, payload, answer.error, question.reference, answer.final
         )
-        run_callback(question.callback, response, self._client)
 
     def _count_late(self, answer: Answer) -> None:
         self.late += 1

@@ -12,6 +12,7 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.address import Address
+    from bus.api.bus_thread import BusThread
     from bus.api.task_owner import TaskOwner
     from bus.core.local.routing_table import Entry
     from bus.threads.thread_manager import ThreadManager
@@ -52,7 +53,7 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
                 meanwhile.
         """
         exchange, round_s = there._exchange, there._config.resolve_timeout_s
-        thread = bus._threads.of(self._entry, self._host)
+        thread: BusThread = self._host.thread
         while not self.is_over():
             now = _sync.monotonic()
             if deadline is not None and deadline <= now:

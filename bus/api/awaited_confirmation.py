@@ -54,7 +54,7 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
             UnknownTaskError: the task deregisters, or a bus is closed meanwhile.
         """
         subscription = self._subscription
-        self.wait_until_over(bus, deadline)
+        self.wait_until_over(deadline)
         subscription._then = None
         if not self.is_over():
             assert timeout is not None

@@ -15,7 +15,6 @@ from queuebroker.waiting.parking import taken_lock
 if TYPE_CHECKING:
     import _thread
 
-    from bus.api.task_owner import TaskOwner
     from bus.core.local.routing_table import Entry
     from bus.threads.thread_manager import ThreadManager
 
@@ -55,13 +54,12 @@ class AwaitedOutcome(Generic[T]):
         """Return True if there is an outcome, or the task has deregistered."""
         return self.outcome is not None or self._entry.host is None
 
-    def wait_until_over(self, bus: TaskOwner, deadline: float | None) -> None:
-        """Wait until it is over, or until ``deadline``; ``bus`` is that of the task."""
+    def wait_until_over(self, deadline: float | None) -> None:
+        """Wait until it is over, or until ``deadline``."""
         if self.parker is not None:
             _sync.park(self.parker, self.is_over, deadline)
         else:
-            thread = bus._threads.of(self._entry, self._host)
-            thread._serve_until(self.is_over, deadline)
+            self._host.thread._serve_until(self.is_over, deadline)
 
     # Called in any thread, without a lock: the outcome is stored before the wake-up,
     # and the caller checks it before each sleep.

@@ -30,6 +30,7 @@ from bus.api.arguments import (
 )
 from bus.api.bus_thread import BusThread
 from bus.api.bus_threads import BusThreads
+from bus.api.call import call
 from bus.api.foreign_tasks import release_foreign_tasks
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime
@@ -296,8 +297,9 @@ class Bus(Closable):
         """Send a command and wait for the answer; see `Task.call`."""
         outer = enter("call")  # as `guarded`, without the call of a wrapper
         try:
-            task = self._implicit_tasks.waiting_task("call")
-            return task._call(to, payload, None, timeout)
+            tasks = self._implicit_tasks
+            tasks.check_may_wait("call")
+            return call(tasks.task()._sender, to, payload, None, timeout)
         finally:
             if outer is False:
                 MAIN.inside = False

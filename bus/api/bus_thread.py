@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_callback, deadline_after, duration
@@ -85,6 +84,7 @@ class BusThread(Uncopyable):
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
         self._owner: Final = owner
         self._manager: Final = manager
+        manager.thread = self
         # None for a thread from `Bus.here`.
         self._thread: _sync.Thread | None = None
         self.stopped: bool = False
@@ -112,7 +112,7 @@ class BusThread(Uncopyable):
         if self.stopped:
             return
         self._check_mine("run")
-        self._serve(self._manager.run)
+        self._run()
 
     @guarded("poll a thread")
     def poll(self, timeout: float | None = 0.0) -> int:
@@ -126,8 +126,7 @@ class BusThread(Uncopyable):
         """
         deadline = deadline_after(timeout)
         self._check_mine("poll")
-        self._check_takes_tasks()
-        return self._poll(deadline)
+        return self._poll(remaining_s(deadline))
 
     @guarded("call soon")
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -176,24 +175,40 @@ class BusThread(Uncopyable):
             UnknownTaskError: the thread is stopped meanwhile.
         """
         while not done():
-            if self.stopped or self._owner.lifetime.foreign:
-                self._check_takes_tasks()
             rest_s = None if deadline is None else remaining_s(deadline)
             # Even with no time left, serve once the messages that have arrived.
-            self._serve(partial(self._manager.poll, rest_s))
+            self._poll(rest_s)
             if rest_s == 0.0:
                 return bool(done())
         return True
 
+    def _poll(self, timeout: float | None) -> int:
+        """Serve the unread messages once, as `ThreadManager.poll` does.
+
+        Raises:
+            UnknownTaskError: the thread is stopped.
+        """
+        if self.stopped or self._owner.lifetime.foreign:
+            self._check_takes_tasks()
+        with self._drive:
+            self._driver = _sync.get_ident()
+            try:
+                served = 0 if self.stopped else self._manager.poll(timeout)
+                if self.stopped and not self._manager.ended:
+                    self._end_locked()
+            finally:
+                self._driver = None
+        return served
+
     def _serve_to_the_end(self) -> None:
         """Serve the tasks until this is stopped; for threads from `Bus.thread`."""
         try:
-            self._serve(self._manager.run)
+            self._run()
         finally:
             # If an exception such as SystemExit leaves a callback, `stop` was not
             # called.
             self._request_stop(0.0, final=False)
-            self._serve(lambda: 0)
+            self._run()
 
     def _request_stop(self, until: float, *, final: bool) -> None:
         """Refuse further tasks, and request the end of the thread; does not wait."""
@@ -228,34 +243,33 @@ class BusThread(Uncopyable):
                 return  # the thread finds `stopped` set when this callback returns
             stuck.check()
         try:
-            self._serve_locked(lambda: 0)
+            self._run_locked()
         finally:
             self._drive.release()
 
-    def _poll(self, deadline: float | None) -> int:
-        return self._serve(partial(self._manager.poll, remaining_s(deadline)))
-
-    def _serve(self, serve: Callable[[], int | None]) -> int:
+    def _run(self) -> None:
         with self._drive:
-            return self._serve_locked(serve)
+            self._run_locked()
 
-    def _serve_locked(self, serve: Callable[[], int | None]) -> int:
-        """Serve the tasks; if the thread is stopped, deregister them.
+    def _run_locked(self) -> None:
+        """Serve the tasks until the thread is stopped; then deregister them.
 
         Any thread may call this for a stopped thread.
         """
         self._driver = _sync.get_ident()
-        served = 0
         try:
             if not self.stopped:
-                served = serve() or 0
-            if self.stopped and not self._manager.ended:
-                self._manager.adopt()
                 self._manager.run()
-                self._owner.deregister_tasks(self)
+            if not self._manager.ended:
+                self._end_locked()
         finally:
             self._driver = None
-        return served
+
+    def _end_locked(self) -> None:
+        """End the thread, which is stopped: deregister its tasks."""
+        self._manager.adopt()
+        self._manager.run()
+        self._owner.deregister_tasks(self)
 
     def _check_mine(self, act: str) -> None:
         if self._owner.in_callback():

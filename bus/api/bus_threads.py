@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_instance
 from bus.api.bus_thread import BusThread
-from bus.errors import UnknownTaskError
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 
@@ -103,17 +102,6 @@ class BusThreads:
         self._numbers: Final = itertools.count(1)
         # Holds the `_ThreadEndHook` of the calling thread.
         self._mine: Final = _sync.Local()
-
-    def of(self, task: Entry, host: ThreadManager) -> BusThread:
-        """Return the thread that hosts a task.
-
-        Raises:
-            UnknownTaskError: the thread has just ended.
-        """
-        for thread in self.running.copy():
-            if thread._manager is host:
-                return thread
-        raise UnknownTaskError(task.name)
 
     def managers(self) -> list[ThreadManager]:
         """Return the managers of the threads that run."""

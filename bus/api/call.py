@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import SYSTEM, Address
+from bus.api.arguments import UNSET, Unset, deadline_after, wrong_type
 from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.unanswered import why_unread
 from bus.errors import BusError, CommandTimeoutError, UnknownTaskError
@@ -13,13 +14,108 @@ from bus.message import Response
 from queuebroker import _sync
 
 if TYPE_CHECKING:
+    from bus.api.bus_thread import BusThread
     from bus.api.questions import Question, Questions
     from bus.api.sender import Sender
 
-__all__ = ["Call"]
+__all__ = ["Call", "call"]
 
 _LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
 _WHY_S: Final = 0.2  # maximum wait for the cause of a timeout
+
+
+def call(
+    sender: Sender,
+    to: str | Address,
+    payload: Any,
+    bus: str | None,
+    timeout: float | Unset | None,
+    *,
+    asks_why: bool = True,
+) -> Any:
+    """Send a command, wait, and return the payload of the answer.
+
+    sender: the sender of the calling task.
+    bus, timeout: as of `bus.api.task.Task.call`.
+    asks_why: True to request the cause of a timeout from the addressee's process.
+
+    Raises:
+        UnknownTaskError: the calling task deregisters meanwhile.
+        BusError: the command failed.
+    """
+    if not isinstance(to, (str, Address)):
+        raise wrong_type("to", "a name or an Address", to)
+    if timeout is UNSET:
+        timeout = sender.bus._config.command_timeout_s
+    deadline = deadline_after(timeout)
+    host, entry = sender.require_host(), sender._entry
+    awaited = Call(entry, host)
+    callback = awaited.on_outcome  # one bound method: `cancel_for` compares by identity
+    questions = sender.asker.questions
+    error: BusError | None = None
+    try:
+        if awaited.in_host_thread:
+            host.waits_next = True  # withdrawn below, if interrupted
+        question = sender.ask(
+            *(to, payload, bus, callback, timeout, deadline, awaited.wake),
+            direct=not awaited.in_host_thread,
+        )
+        if awaited.parker is None:
+            thread: BusThread = host.thread
+            while True:
+                if awaited.outcome is not None or entry.host is None:
+                    break
+                # A plain statement before the jump back: see `_sync.Lock`.
+                thread._poll(None)
+        else:
+            error = awaited.park(question, questions, deadline)
+        if awaited.outcome is None:
+            questions.cancel(question)
+    except BaseException:
+        if awaited.in_host_thread and host.is_owner():
+            host.return_lease()
+        # An interrupt may precede the assignment of the question, so it is looked up by
+        # its callback.
+        questions.cancel_for(callback)
+        raise
+    response = awaited.outcome
+    if response is not None and response.error is None:
+        return response.payload
+    error = error if response is None else response.error
+    if error is None:
+        sender.bus._lifetime.check()  # a closed bus is the more precise error
+        raise UnknownTaskError(entry.name)
+    here = awaited.parker is not None
+    raise _explained(error, sender, question, bus, here=here) if asks_why else error
+
+
+def _explained(
+    error: BusError,
+    sender: Sender,
+    question: Question,
+    bus: str | None,
+    *,
+    here: bool,
+) -> BusError:
+    """Return the error; a timeout with its cause.
+
+    The inspector of the addressee's process knows why its task does not answer.
+
+    here: True if the thread of the calling task may be the cause.
+    """
+    if not isinstance(error, CommandTimeoutError) or error.why:
+        return error
+    why: object = why_unread(sender._entry) if here else ""
+    entry = None if question.message is None else question.message._to
+    if not why and entry is not None and entry.remote:
+        inspector = Address(f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine)
+        asked = {"unanswered": entry.address.module}
+        wait_s = min(_WHY_S, error.timeout_s)
+        with suppress(BusError):  # the first error is the one to report
+            why = call(sender, inspector, asked, bus, wait_s, asks_why=False)
+    # The inspector of an earlier version answers with its whole report.
+    text = why if isinstance(why, str) else ""
+    return CommandTimeoutError(error.name, error.timeout_s, text)
 
 
 class Call(AwaitedOutcome[Response]):
@@ -27,94 +123,7 @@ class Call(AwaitedOutcome[Response]):
 
     __slots__ = ()
 
-    def send_and_wait(
-        self,
-        sender: Sender,
-        to: str | Address,
-        payload: Any,
-        bus: str | None,
-        timeout: float | None,
-        deadline: float | None,
-        *,
-        asks_why: bool = True,
-    ) -> Any:
-        """Send the command, wait, and return the payload of the answer.
-
-        sender: the sender of the calling task.
-        bus: the bus of the addressee; None for that of the task.
-        asks_why: True to request the cause of a timeout from the addressee's process.
-
-        Raises:
-            UnknownTaskError: the calling task deregisters meanwhile.
-            BusError: the command failed.
-        """
-        thread = sender.bus._threads.of(self._entry, self._host)
-        callback = self.on_outcome  # one bound method: `close_for` compares by identity
-        error: BusError | None = None
-        try:
-            if self.in_host_thread:
-                self._host.waits_next = True  # withdrawn below, if interrupted
-            question = sender.ask(
-                *(to, payload, bus, callback, timeout, deadline, self.wake),
-                direct=not self.in_host_thread,
-            )
-            questions = sender.asker.questions
-            if self.parker is None:
-                thread._serve_until(self.is_over, None)
-            else:
-                error = self._await(question, questions, deadline)
-            if self.outcome is None:
-                questions.cancel(question)
-        except BaseException:
-            if self.in_host_thread and self._host.is_owner():
-                self._host.return_lease()
-            # An interrupt may precede the assignment of the question, so it is looked
-            # up by its callback.
-            for each in sender.asker.questions.close_for(callback):
-                if each.message is not None:
-                    each.message._deadline = 0.0  # as in `CommandHandle.cancel`
-            raise
-        response = self.outcome
-        if response is not None and response.error is None:
-            return response.payload
-        error = error if response is None else response.error
-        if error is None:
-            sender.bus._lifetime.check()  # a closed bus is the more precise error
-            raise UnknownTaskError(self._entry.name)
-        raise self._explained(error, sender, question, bus) if asks_why else error
-
-    def _explained(
-        self,
-        error: BusError,
-        sender: Sender,
-        question: Question,
-        bus: str | None,
-    ) -> BusError:
-        """Return the error; a timeout with its cause.
-
-        The inspector of the addressee's process knows why its task does not answer.
-        """
-        if not isinstance(error, CommandTimeoutError) or error.why:
-            return error
-        why: object = "" if self.parker is None else why_unread(self._entry)
-        entry = None if question.message is None else question.message._to
-        if not why and entry is not None and entry.remote:
-            inspector = Address(
-                f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine
-            )
-            asked = {"unanswered": entry.address.module}
-            wait_s = min(_WHY_S, error.timeout_s)
-            until = _sync.monotonic() + wait_s
-            call = Call(self._entry, self._host)
-            with suppress(BusError):  # the first error is the one to report
-                why = call.send_and_wait(
-                    *(sender, inspector, asked, bus, wait_s, until), asks_why=False
-                )
-        # The inspector of an earlier version answers with its whole report.
-        text = why if isinstance(why, str) else ""
-        return CommandTimeoutError(error.name, error.timeout_s, text)
-
-    def _await(
+    def park(
         self, question: Question, questions: Questions, deadline: float | None
     ) -> BusError | None:
         """Sleep until the call is over, in a thread that does not host the task.

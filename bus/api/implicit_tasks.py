@@ -87,15 +87,6 @@ class ImplicitTasks:
             task = self._mine.task = self._private_task(self._bus.here())
         return task
 
-    def waiting_task(self, act: str) -> Task:
-        """Return the implicit task of the calling thread, for a call that blocks.
-
-        Raises:
-            RuntimeError: called within a callback.
-        """
-        self._check_may_wait(act)
-        return self.task()
-
     def subscribe(
         self,
         to: Where | Specification,
@@ -106,7 +97,7 @@ class ImplicitTasks:
     ) -> Subscription:
         """Subscribe to the notifications of a task, in the bus's default thread."""
         if wait:
-            self._check_may_wait("wait for a subscription")
+            self.check_may_wait("wait for a subscription")
         task = self._private_task(None)
         try:
             subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
@@ -120,7 +111,7 @@ class ImplicitTasks:
         self, to: Where | Specification, timeout: float | None, *, wait: bool
     ) -> Iterator[Incoming]:
         """Iterate over the notifications of a task in the calling thread."""
-        self._check_may_wait("listen")
+        self.check_may_wait("listen")
         deadline_after(timeout)
         task = self._private_task(self._bus.here())
         return NotificationIterator(task, self._bus._orphans, to, timeout, wait=wait)
@@ -128,7 +119,8 @@ class ImplicitTasks:
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until a task is registered under a name; return its address."""
         deadline = deadline_after(timeout)
-        task = self.waiting_task("wait_for")
+        self.check_may_wait("wait_for")
+        task = self.task()
         # The rest may be a pattern, which is no address.
         if names_any_machine(str(where)):
             host = task._sender.require_host()
@@ -157,7 +149,12 @@ class ImplicitTasks:
             watch.cancel()
         return news[-1].address
 
-    def _check_may_wait(self, act: str) -> None:
+    def check_may_wait(self, act: str) -> None:
+        """Check that the calling thread may block.
+
+        Raises:
+            RuntimeError: called within a callback.
+        """
         bus = self._bus
         if bus._lifetime.closed or bus._lifetime.foreign:
             bus._lifetime.check()

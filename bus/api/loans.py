@@ -112,7 +112,7 @@ class _AwaitedLoan(AwaitedOutcome["list[memoryview | ArenaFullError | None]"]):
     def wait(
         self, sender: Sender, deadline: float | None, nbytes: int
     ) -> memoryview | None:
-        self.wait_until_over(sender.bus, deadline)
+        self.wait_until_over(deadline)
         sender.require_host()  # a task that has left is the more precise error
         if self.outcome is None:
             raise ArenaFullError(nbytes, sender.bus._config.arena_bytes)

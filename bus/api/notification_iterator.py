@@ -131,14 +131,10 @@ class NotificationIterator(Uncopyable):
 
     def _host(self) -> BusThread | None:
         """Return the thread to serve; None if the task has left it."""
-        entry = self._task._entry
-        host = entry.host
+        host = self._task._entry.host
         if host is None:
             return None
-        try:
-            thread = self._task._bus._threads.of(entry, host)
-        except UnknownTaskError:
-            return None
+        thread: BusThread = host.thread
         if not thread.stopped:
             thread._check_mine("iterate over notifications")
         return thread

@@ -130,8 +130,12 @@ class Questions:
                 return None
             if final:
                 del self.open[number]
-                if self._deadlines:
-                    self._prune_locked()
+                deadlines = self._deadlines
+                # Mostly the only one, so removed without a call of `_prune_locked`.
+                if deadlines and deadlines[0][1] == number:
+                    heapq.heappop(deadlines)
+                    if deadlines:
+                        self._prune_locked()
             else:
                 question.answers += 1
         return question
@@ -155,8 +159,8 @@ class Questions:
         message._deadline = 0.0
         return True
 
-    def close_for(self, callback: Callable[[Response], object]) -> list[Question]:
-        """Close and return the questions with a callback that is not used again."""
+    def cancel_for(self, callback: Callable[[Response], object]) -> None:
+        """Cancel the questions with a callback that is not used again."""
         with self._lock:
             closed = {
                 number: question
@@ -166,7 +170,9 @@ class Questions:
             for number in closed:
                 del self.open[number]
             self._prune_locked()
-        return list(closed.values())
+        for question in closed.values():
+            if question.message is not None:
+                question.message._deadline = 0.0  # as in `cancel`
 
     def close_all(self) -> list[Question]:
         """Close and return all questions, oldest first; refuse further ones."""

@@ -64,20 +64,24 @@ class Responder:
             return
         if message._answered:
             raise AlreadyAnsweredError(entry.name)
-        router = self._router_to(message._source, entry)
+        asker, router = message._source, self._router
+        if asker.remote and asker.address.bus != entry.address.bus:
+            router = self._router_to(str(asker.address.bus))
         config = self._config
         limit = config.message_bytes_max
         frozen, size = freeze_within(payload, limit, config.encoders)
         if error is not None:
             error = fitting(error, limit)
         message._answered = True
-        if message._source.remote:
-            router.answer(message, frozen, error)
+        if asker.remote:
+            comm = router.exchange.comm
+            assert comm is not None
+            comm.answer(message, frozen, error)
             return
         trace: Trace | None = message._trace
         wanted = router.deliver_answer(
             Answer(
-                _to=message._source,
+                _to=asker,
                 number=message._id,
                 responder=entry.address,
                 payload=frozen,
@@ -89,17 +93,13 @@ class Responder:
         if not wanted:  # the asker has deregistered
             self.unasked += 1
 
-    def _router_to(self, asker: Entry, own: Entry) -> Router:
-        """Return the router of the bus over which a question came.
+    def _router_to(self, name: str) -> Router:
+        """Return the router of another bus, over which a question came.
 
         Raises:
-            NotJoinedError: it came over another bus, from another process, and this
-              process has left that bus.
+            NotJoinedError: this process has left that bus.
         """
-        name = asker.address.bus
-        if not asker.remote or name == own.address.bus:
-            return self._router
-        bus = None if self._bus is None else self._bus._others.get(str(name))
+        bus = None if self._bus is None else self._bus._others.get(name)
         if bus is None:
-            raise NotJoinedError(str(name))
+            raise NotJoinedError(name)
         return bus._router

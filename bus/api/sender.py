@@ -278,13 +278,19 @@ class Sender:
         Raises:
             BusFullError: as `Task.command`; then the question is closed.
         """
-        name, there = self.bus._route(to, bus)
+        name, there, entry = "", self.bus, None
+        if bus is None and type(to) is str:  # as in `_route`, which finds it, too
+            name, entry = to, self._exchange.find(to)
+        if entry is None:
+            name, there = there._route(to, bus)
         config = self._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         message = Incoming(
             Kind.COMMAND,
             frozen,
-            _source=self._entry,
+            None,
+            self._entry,
+            entry,
             _name=name,
             _size=size,
             _deadline=deadline,
@@ -308,12 +314,15 @@ class Sender:
         if number is None:
             raise UnknownTaskError(self._entry.name)
         message._id = number
+        router = there._router
         try:
-            there._router.send(message)
+            if entry is None or not router.post(message):
+                router.send(message)
         except BusFullError:
-            asker.questions.close(message._id)
+            asker.questions.close(number)
             raise
-        if deadline is not None:
+        armed = asker.armed
+        if deadline is not None and (armed is None or deadline < armed):  # see `arm`
             asker.arm(deadline)
         return question
 

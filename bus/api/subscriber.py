@@ -120,7 +120,7 @@ class Subscriber:
             exchange.decide(
                 lambda: subscriptions_of(manager).await_subscribers(entry, count, then)
             )
-            wait.wait_until_over(self._bus, deadline)
+            wait.wait_until_over(deadline)
         finally:
             exchange.decide_remote(
                 lambda: subscriptions_of(manager).forget_subscribers(then)

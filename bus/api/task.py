@@ -16,11 +16,10 @@ from bus.api.arguments import (
     check_received,
     deadline_after,
     new_address,
-    wrong_type,
 )
 from bus.api.awaited_command import await_command
 from bus.api.bus_thread import BusThread
-from bus.api.call import Call
+from bus.api.call import call
 from bus.api.command_handle import NO_QUESTION, CommandHandle
 from bus.api.loans import OnFull, new_loan
 from bus.api.receiver import Receiver
@@ -82,7 +81,8 @@ class Task(Uncopyable):
         Raises:
             UnknownTaskError: the task is deregistered.
         """
-        return self._bus._threads.of(self._entry, self._sender.require_host())
+        thread: BusThread = self._sender.require_host().thread
+        return thread
 
     # Receiving.
 
@@ -232,19 +232,7 @@ class Task(Uncopyable):
                 " answer: use command(on_response=)"
             )
             raise RuntimeError(msg)
-        return self._call(to, payload, bus, timeout)
-
-    def _call(
-        self, to: Where, payload: Any, bus: str | None, timeout: float | Unset | None
-    ) -> Any:
-        """Call as `call` does, within a guarded call and not within a callback."""
-        if not isinstance(to, (str, Address)):
-            raise wrong_type("to", "a name or an Address", to)
-        if timeout is UNSET:
-            timeout = self._bus._config.command_timeout_s
-        deadline = deadline_after(timeout)
-        call = Call(self._entry, self._sender.require_host())
-        return call.send_and_wait(self._sender, to, payload, bus, timeout, deadline)
+        return call(self._sender, to, payload, bus, timeout)
 
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None

@@ -32,7 +32,7 @@ from bus.links.join_state import JoinState
 from bus.links.link_pool import LinkPool
 from bus.links.link_setup import LinkSetup
 from bus.links.peer_log import PeerLog
-from bus.links.relay_outbox import OutboundAnswer, RelayOutbox
+from bus.links.relay_outbox import RelayOutbox
 from bus.links.rounds import Rounds
 from bus.links.shutdown import Shutdown
 from bus.message import Incoming
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from bus.core.wire import Identity
     from bus.links.link_policy import LinkBroker, LinkPolicy
     from bus.links.link_poller import LinkPoller
-    from bus.payload import Payload
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
@@ -79,7 +78,7 @@ class CommThread:
         remote, join_state: the remote manager, and the join state, of this process.
         audience, account: see `RelayOutbox`.
         rejected_peers: the number of peers of other machines that got no link.
-        send_now: as `FastPathDriver.send_now`; called for each message that leaves.
+        send_now, answer: as of `FastPathDriver`; called for each message that leaves.
     """
 
     def __init__(
@@ -140,6 +139,7 @@ class CommThread:
         driver = FastPathDriver(exchange, remote, link_pool, rounds, outbox.account)
         self._fast_path_driver: Final = driver
         self.send_now: Final = driver.send_now
+        self.answer: Final = driver.answer
         outbox.send_single = driver.send_now
         self._shutdown: Final = Shutdown(exchange, remote, link_pool, rounds)
         self._inbound_delivery: Final = InboundDelivery(
@@ -283,17 +283,6 @@ class CommThread:
             self._rounds.links_reserved = watcher is not None or self._ended
 
     # For the exchange.
-
-    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to a question from another process."""
-        try:
-            if error is not None or not self._fast_path_driver.answer(
-                question, payload
-            ):
-                self._relay_outbox.inbox.push(OutboundAnswer(question, payload, error))
-        finally:
-            # Ends the task's send batches: no later command may overtake the answer.
-            question._to.order = object()
 
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.remote.fast_path import BODY_MAX, FastPath
 from bus.core.wire import FrameType
 from bus.links.fast_frames import RELEASE, FastFrames
+from bus.links.relay_outbox import OutboundAnswer
 from bus.message import Incoming, Kind
 from bus.threads.fast_delivery import FastDelivery
 from queuebroker import _sync
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from bus.payload import Payload
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
-
-    # A link, and the frame of a message that is accounted for as sent on it.
-    _Sent: TypeAlias = tuple["_WaitableLink", bytes | Batch]
 
 __all__ = ["FastPathDriver"]
 
@@ -73,6 +71,7 @@ class FastPathDriver:
         "_audience",
         "_commanded_at",
         "_exchange",
+        "_exchange_lock",
         "_frames",
         "_given",
         "_link_pool",
@@ -82,6 +81,8 @@ class FastPathDriver:
         "_rounds",
         "_run_urgent_part",
         "_subscribed",
+        "_todo",
+        "_unsent",
         "_waitable_links",
         "_wake_soon",
         "hold",
@@ -105,7 +106,10 @@ class FastPathDriver:
         self._memory: Final = rounds.link_memory
         self._frames: Final = FastFrames(rounds, link_pool)
         self._given: Final = rounds.given
-        # Called for each message, so looked up once.
+        # Used for each message, so looked up once.
+        self._exchange_lock: Final = exchange._lock
+        self._todo: Final = exchange._todo
+        self._unsent: Final = link_pool.unsent
         self._midway: Final = rounds.readers.midway
         self._wake_soon: Final = rounds.wake_soon
         self._run_urgent_part: Final = rounds.run_urgent_part
@@ -134,32 +138,54 @@ class FastPathDriver:
         last, self._commanded_at = self._commanded_at, now
         return now - last >= _ALONE_S
 
-    def answer(self, question: Incoming, payload: Payload) -> bool:
-        """Put an answer on the link; return False as `send_now` does."""
+    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        """Send the answer to a question from another process, at once or as usual."""
         source: Entry = question._to
-        host = source.host
-        if host is None or host.pending():
-            return False  # pending messages may be answered in the same frame
         peer: Peer = question._source.mailbox.peer
-        return self._send(peer, source, self._answer, question, payload)
+        host = source.host
+        try:
+            if (
+                error is not None
+                or host is None
+                or host.pending()  # those may be answered in the same frame
+                or not self._send(peer, source, self._answer, question, payload)
+            ):
+                self._rounds.inbox.push(OutboundAnswer(question, payload, error))
+        finally:
+            # Ends the task's send batches: no later command may overtake the answer.
+            source.order = object()
 
     def _send(
         self,
         peer: Peer,
         source: Entry,
-        event: Callable[[Peer, Incoming, Payload], _Sent | None],
+        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | Batch | None],
         question: Incoming,
         payload: Payload,
     ) -> bool:
-        link = peer.session.link
-        if link is None or self.hold.locked():
-            return False  # this message may join the round under way
+        """Put a message on the link to a process; return False if it must wait.
+
+        frame_of: accounts for the message as sent, and returns its frame; None if it
+          must wait. It makes no decision of the manager.
+        """
+        link, lock = peer.session.link, self._exchange_lock
+        # This message may join the round under way. Or this thread holds the lock, and
+        # runs a finalizer.
+        if link is None or self.hold.locked() or lock.locked():
+            return False
         try:
             with self.hold:
-                sent = self._exchange.send_now(event, peer, question, payload)
-                if sent is None:
+                with lock:
+                    if self._has_earlier_work():
+                        return False
+                    waitable = self._waitable_links.get(peer)
+                    if waitable is None or waitable.fast_path.link != peer.session.link:
+                        waitable = self._new_waitable_link(peer)
+                        if waitable is None:
+                            return False
+                    frame = frame_of(waitable, question, payload)
+                if frame is None:
                     return False
-                waitable, frame = sent
                 host = source.host
                 if host is not None and host.ident == _sync.get_ident():
                     if host.waits_next:
@@ -178,27 +204,20 @@ class FastPathDriver:
         return True
 
     def _has_earlier_work(self) -> bool:
-        """Return True if the comm thread has something that must go first."""
-        rounds = self._rounds
+        """Return True if something must go first; for a holder of the locks.
+
+        That is an action that could send frames, or work of the comm thread.
+        """
+        exchange, rounds = self._exchange, self._rounds
         return bool(
-            self._given
+            self._todo
+            or exchange._acting
+            or self._given
             or rounds.inbox.items
             or rounds.link_actions
             or rounds.links_reserved
-            or self._link_pool.sending
+            or (self._unsent and self._link_pool.sending)
         )
-
-    def _usable_link(self, peer: Peer) -> _WaitableLink | None:
-        """Return the link to a process; None if no task thread may use it now.
-
-        Called while no action is pending or under way that could send frames.
-        """
-        if self._has_earlier_work():
-            return None
-        waitable = self._waitable_links.get(peer)
-        if waitable is None or waitable.fast_path.link != peer.session.link:
-            waitable = self._new_waitable_link(peer)
-        return waitable
 
     def _notify_now(self, notification: Incoming) -> bool:
         """Put a notification on the link of each process that subscribes."""
@@ -208,17 +227,22 @@ class FastPathDriver:
             or notification._size > BODY_MAX
             or not self._is_alone()
             or self.hold.locked()
+            or self._exchange_lock.locked()  # as in `_send`
         ):
             return False
         links: list[int] = []
         try:
             with self.hold:
-                frames = self._exchange.send_now(self._notify, notification, links)
+                with self._exchange_lock:
+                    frames = self._notify(notification, links)
                 if frames is None:
                     return False
                 for link, frame in frames:
                     if not self._frames.put(link, frame):
                         self.check_link(link)
+                    # It has its frame. A plain statement before the jump back: see
+                    # `_sync.Lock`.
+                    del links[0]
         except BaseException:
             # As in `_send`, for each process that has the notification on its account.
             for link in links:
@@ -231,7 +255,8 @@ class FastPathDriver:
     ) -> list[tuple[int, bytes | Batch]] | None:
         """Account for a notification as sent; return its frames.
 
-        links: takes the links whose accounts may have the notification.
+        links: takes the links whose accounts may have the notification, in the order of
+          the frames.
         """
         source, remote = notification._source, self._remote
         if self._has_earlier_work() or self._audience.has_gap(source):
@@ -282,16 +307,17 @@ class FastPathDriver:
         revision = self._remote.manager.revision
         fast_paths = []
         for peer in self._remote.subscribed_peers(source):
-            waitable = self._usable_link(peer)
+            waitable = self._waitable_links.get(peer)
+            if waitable is None or waitable.fast_path.link != peer.session.link:
+                waitable = self._new_waitable_link(peer)
             if waitable is None:
                 return revision, source, None
             fast_paths.append(waitable.fast_path)
         return revision, source, fast_paths
 
-    def _command(self, peer: Peer, command: Incoming, _: Payload) -> _Sent | None:
-        waitable = self._usable_link(peer)
-        if waitable is None:
-            return None
+    def _command(
+        self, waitable: _WaitableLink, command: Incoming, _: Payload
+    ) -> bytes | Batch | None:
         if command.wants_reply:
             last = waitable.question
             if len(command._source.mailbox.client.questions.open) > 1 or (
@@ -300,16 +326,13 @@ class FastPathDriver:
             ):
                 return None  # shared frames serve a steady stream of questions better
         frame = waitable.fast_path.command(command, _sync.monotonic())
-        if frame is None:
-            return None
-        if command.wants_reply:
+        if frame is not None and command.wants_reply:
             waitable.question = command
-        return waitable, frame
+        return frame
 
-    def _answer(self, peer: Peer, question: Incoming, payload: Payload) -> _Sent | None:
-        waitable = self._usable_link(peer)
-        if waitable is None:
-            return None
+    def _answer(
+        self, waitable: _WaitableLink, question: Incoming, payload: Payload
+    ) -> bytes | Batch | None:
         # The answer acknowledges the question; no other frame is needed for that.
         host = question._to.host
         taken = None
@@ -317,8 +340,7 @@ class FastPathDriver:
             taken = self._acknowledgement_tracker.take_single()
         if taken:
             self._remote.inbound_messages.on_extracted(taken, _sync.monotonic())
-        frame = waitable.fast_path.answer(question, payload)
-        return None if frame is None else (waitable, frame)
+        return waitable.fast_path.answer(question, payload)
 
     def _new_waitable_link(self, peer: Peer) -> _WaitableLink | None:
         link = peer.session.link

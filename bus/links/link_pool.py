@@ -52,6 +52,7 @@ class LinkPool:
 
     Attributes:
         helpers: they accept and dial the links.
+        unsent: the frames that found a link full, by link; only this class modifies it.
     """
 
     __slots__ = (
@@ -65,8 +66,8 @@ class LinkPool:
         "_poller",
         "_queues",
         "_timeout_s",
-        "_unsent",
         "helpers",
+        "unsent",
     )
 
     def __init__(
@@ -86,9 +87,8 @@ class LinkPool:
         self._on_aborted: Final = on_aborted
         self._numbers = itertools.count(1)
         self._queues: Final[dict[int, MessageQueue]] = {}
-        # Frames that found a link full; links to close once these are sent, or at a
-        # deadline.
-        self._unsent: Final[dict[int, Unsent]] = {}
+        # The links to close once their unsent frames are sent, or at a deadline.
+        self.unsent: Final[dict[int, Unsent]] = {}
         self._closing: Final[dict[int, float]] = {}
         self._causes: Final[dict[int, BaseException]] = {}
         self._closed: bool = False
@@ -126,12 +126,12 @@ class LinkPool:
         queue = self._queues.get(number)
         if queue is None:
             return True
-        waiting = self._unsent.get(number)
+        waiting = self.unsent.get(number)
         if waiting is None:
             try:
                 queue.send(frame, timeout=0)
             except SendTimeoutError:
-                self._unsent[number] = Unsent(frame, _sync.monotonic())
+                self.unsent[number] = Unsent(frame, _sync.monotonic())
                 return False
             except DisconnectedError:
                 pass  # reported once the earlier frames are read (BUS-CHAN-5)
@@ -150,7 +150,7 @@ class LinkPool:
     def send_all(self, number: int, frames: Sequence[bytes]) -> bool:
         """Put frames on a link in one step, so that the peer wakes once; as `send`."""
         sent, queue = 0, self._queues.get(number)
-        if len(frames) > 1 and queue is not None and number not in self._unsent:
+        if len(frames) > 1 and queue is not None and number not in self.unsent:
             # The rest is sent one by one below, which handles each of these errors.
             with suppress(DisconnectedError, MessageTooLargeError, SendTimeoutError):
                 sent = queue.send_many(frames, timeout=0)
@@ -162,7 +162,7 @@ class LinkPool:
     def _end(self, number: int, why: str) -> None:
         """Abort a link that does not take its frames."""
         self._on_aborted(number, why)
-        self._unsent.pop(number, None)
+        self.unsent.pop(number, None)
         self._queues[number].disconnect()
 
     def abort(self, number: int) -> None:
@@ -192,7 +192,7 @@ class LinkPool:
 
     def hang_up(self, number: int) -> None:
         """Close a link after all frames sent on it, unless that takes too long."""
-        if number in self._unsent:
+        if number in self.unsent:
             self._closing[number] = _sync.monotonic() + self._timeout_s
         else:
             self._close_link(number)
@@ -200,14 +200,14 @@ class LinkPool:
     @property
     def sending(self) -> bool:
         """True if a frame waits for room in a link that is not being closed."""
-        return bool(self._unsent) and not self._closing.keys() >= self._unsent.keys()
+        return bool(self.unsent) and not self._closing.keys() >= self.unsent.keys()
 
     def resume(self) -> None:
         """Send the frames that waited for room; close links whose time is up."""
-        if not self._unsent:
+        if not self.unsent:
             return
         now = _sync.monotonic()
-        for number, waiting in list(self._unsent.items()):
+        for number, waiting in list(self.unsent.items()):
             try:
                 done = waiting.send(self._queues[number], now)
             except MessageTooLargeError:
@@ -215,7 +215,7 @@ class LinkPool:
                 self._end(number, f"it cannot carry a frame of {len(frame)} bytes")
                 done = True
             if done:
-                self._unsent.pop(number, None)
+                self.unsent.pop(number, None)
             if number in self._closing and (done or self._closing[number] <= now):
                 self._close_link(number)
 
@@ -257,7 +257,7 @@ class LinkPool:
         return self._causes.pop(number, None)
 
     def _close_link(self, number: int) -> None:
-        self._unsent.pop(number, None)
+        self.unsent.pop(number, None)
         self._closing.pop(number, None)
         queue = self._queues.pop(number, None)
         if queue is not None:
@@ -273,12 +273,12 @@ class LinkPool:
         ready: checked whenever anything is posted to the inbox.
         deadline: on the monotonic clock in seconds; None for never.
         """
-        times = [each.again_at for each in self._unsent.values()]
+        times = [each.again_at for each in self.unsent.values()]
         if times:
             times += self._closing.values()
             soon = min(times)
             deadline = soon if deadline is None else min(soon, deadline)
-        full = [self._queues[number] for number in self._unsent]
+        full = [self._queues[number] for number in self.unsent]
         self._poller.wait(self._inbox, ready, deadline, full)
 
     # The end.

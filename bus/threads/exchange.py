@@ -7,7 +7,8 @@ posts them without ``_lock``.
 Lock order: a serving thread holds ``BusThread._drive`` and ``ThreadManager.driving``,
 and on the fast path also ``Rounds.hold``. ``_lock`` and the locks of inboxes come after
 these. A thread holds one of the latter at a time, except that `try_deliver_now` takes
-the lock of the thread's own inbox under ``_lock``; no thread takes ``_lock`` under it.
+the lock of an inbox, and that of a task's questions, under ``_lock``; no thread takes
+``_lock`` under one of these.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ class Exchange:
         self.failures: Final = CallbackFailures()
         # Guards the manager, except for look-ups in its table, and the queue of
         # actions. One thread at a time executes these, in the order of the decisions.
+        # The fast path sends under the lock, too, if no action is pending or under way.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._todo: deque[Action] = deque()
         self._acting: bool = False
@@ -154,19 +156,6 @@ class Exchange:
         """Query the manager under the lock; ``event`` must not change it."""
         with self._lock:
             return event()
-
-    def send_now(self, event: Callable[..., T | None], *about: object) -> T | None:
-        """Call a function that sends on the fast path, if no action is pending.
-
-        event: called with the arguments ``about``, under the lock. It makes no decision
-          of the manager.
-
-        Return its result, or None if it was not called.
-        """
-        if self._lock.locked():
-            return None  # perhaps this thread holds it, and runs a finalizer
-        with self._lock:
-            return None if self._todo or self._acting else event(*about)
 
     def try_deliver_now(
         self, link: FastReceiver, frame: bytes, host: ThreadManager

@@ -93,8 +93,11 @@ class Client(Protocol):
         reason: the reason for the journal, if the error does not determine it.
         """
 
-    def try_deliver_directly(self, answer: Answer) -> bool:
-        """Hand an answer to a caller in another thread; False if none waits for it."""
+    def try_deliver_directly(self, answer: Answer, *, here: bool = False) -> bool:
+        """Hand an answer to a caller in another thread; False if none waits for it.
+
+        here: True if the host calls this, for a caller that waits in its thread.
+        """
 
     def on_dropped(self, message: Incoming) -> None:
         """Report that the receiver's policy dropped a message of this task."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from bus.core.local.routing_table import Entry
     from bus.errors import BusFullError
-    from bus.payload import Payload
     from bus.threads.delivery import Answer, Delivery
     from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Client
@@ -70,8 +69,7 @@ class Router:
                 entry = self.exchange.park(name, message, again=at_once)
                 if entry is None:
                     return
-            message._to = entry
-            message._account = entry.mailbox.client.account
+            message._to, message._account = entry, None  # `_post` sets the account
             if at_once:
                 # Ends the sender's batches: no later command may overtake this one.
                 message._source.order = object()
@@ -106,6 +104,9 @@ class Router:
             message._source.order = object()
 
     def _post(self, message: Delivery, entry: Entry, *, may_wait: bool = True) -> bool:
+        # Not before: a message on the fast path has no account.
+        if message._account is None and isinstance(message, Incoming):
+            message._account = entry.mailbox.client.account
         while True:
             host = entry.host
             if host is None:
@@ -135,12 +136,6 @@ class Router:
             if client.try_deliver_directly(answer):
                 return True
         return self.post(answer)
-
-    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to a message from another process."""
-        comm = self.exchange.comm
-        assert comm is not None
-        comm.answer(question, payload, error)
 
     def _overflow(
         self, message: Incoming, host: ThreadManager, *, may_wait: bool

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from bus.core.local.inbound_run import InboundRun
 from bus.message import Incoming
 from bus.threads.account import Admission
+from bus.threads.delivery import Answer
 from bus.threads.inbox import Inbox, report_dropped
 from bus.threads.internal_errors import InternalErrors
 from bus.threads.scheduler import Scheduler
@@ -78,9 +79,11 @@ class ThreadManager:
           acquires it first.
         on_internal_error: called after an error of the code of the bus in `run`.
         ended: True if no thread serves the manager any more.
+        thread: the `bus.api.bus_thread.BusThread` whose manager this is.
     """
 
     __slots__ = (
+        "_answered",
         "_expected",
         "_put",
         "_ready",
@@ -97,9 +100,12 @@ class ThreadManager:
         "name",
         "on_internal_error",
         "scheduler",
+        "thread",
         "waiting",
         "waits_next",
     )
+
+    thread: Any
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
@@ -117,6 +123,8 @@ class ThreadManager:
         self._expected: Final[set[Mailbox]] = set()
         self.ended: bool = False
         self._requests: Final[deque[Request]] = deque()
+        # True if `accept` has handed an answer to a caller that waits in this thread.
+        self._answered: bool = False
         self.scheduler: Final = Scheduler(self.inbox, self._requests)
         # Used for each message, so looked up once.
         self._put: Final = self.scheduler.put
@@ -371,11 +379,19 @@ class ThreadManager:
         entry: Entry = message._to
         if entry.host is not self or self.inbox.items:
             return False
-        if isinstance(message, Incoming) and not message._account.admit_at_once(
-            message, self.inbox.lock
+        mailbox: Mailbox = entry.mailbox
+        if isinstance(message, Incoming):
+            if not message._account.admit_at_once(message, self.inbox.lock):
+                return False
+        elif (
+            # An item in the mailbox may be an earlier one (BUS-MSG-15).
+            not (mailbox.ready or mailbox.held)
+            and isinstance(message, Answer)
+            and mailbox.client.try_deliver_directly(message, here=True)
         ):
-            return False
-        self._put(entry.mailbox, message)
+            self._answered = True
+            return True
+        self._put(mailbox, message)
         return True
 
     def _drain_inbox(self, until: float | None) -> None:
@@ -402,6 +418,7 @@ class ThreadManager:
 
     def _await(self, deadline: float | None) -> deque[Any]:
         """Wait for posted items and return them; return none at the deadline."""
+        self._answered = False
         while (waitable := self.link_wait) is not None:
             self.waiting = True
             try:
@@ -413,7 +430,8 @@ class ThreadManager:
             # Check more than the inbox: this thread may have executed actions of other
             # threads, and the fast path may have put messages into mailboxes.
             late = deadline is not None and deadline <= _sync.monotonic()
-            if late or self._ready or self._requests or self.inbox.items:
+            here = self._answered or self._ready or self._requests or self.inbox.items
+            if late or here:
                 return self.inbox.take_now() if self.inbox.items else deque()
         return self.inbox.take(deadline)
 

@@ -256,18 +256,6 @@ class SocketConnection(QueueConnection):
         self.link.flush_locked()
         return stored
 
-    def post_locked(self, message: bytes) -> bool:
-        """Send a message if nothing prevents it; return False to use the tables."""
-        link = self.link
-        if (
-            link.protocol.unreceived >= self._outbound.capacity
-            or self.closed != _OPEN
-            or self.watch is not None
-        ):
-            return False
-        link.post_locked(message)
-        return True
-
     def grab_locked(self) -> bytes | None:
         """Receive a message if one is here; return None to use the tables."""
         inbox = self._inbox

@@ -96,7 +96,14 @@ class SocketMessageQueue(LockedMessageQueue):
         try:
             with connection.lock:
                 try:
-                    sent = connection.post_locked(message)
+                    link = connection.link
+                    sent = (
+                        link.protocol.unreceived < connection._outbound.capacity
+                        and not (connection.closed[0] or connection.closed[1])
+                        and connection.watch is None
+                    )
+                    if sent:
+                        link.post_locked(message)
                 except BaseException:
                     connection.recover_locked()
                     raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import CommandTimeoutError, UnresolvedError
+from bus import CommandTimeoutError, Response, UnresolvedError
 from bus.api import call as calls
 from bus.api.asker import Asker
 from bus.api.call import Call
@@ -30,7 +30,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
     The caller used to get the error that its task had left.
     """
     closed, looked = threading.Event(), threading.Event()
-    park, resolve, cancel = _sync.park, Asker._resolve, Questions.cancel
+    park, response_to, cancel = _sync.park, Asker._response, Questions.cancel
     asker = threading.get_ident()
 
     def park_until_closed(
@@ -40,10 +40,10 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
             return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
-    def resolve_later(self: Asker, *told: Any) -> None:
+    def respond_later(self: Asker, *told: Any) -> Response:
         closed.set()
         assert looked.wait(LIMIT_S)
-        resolve(self, *told)
+        return response_to(self, *told)
 
     def cancel_and_tell(self: Questions, question: Question) -> bool:
         waited = cancel(self, question)
@@ -54,7 +54,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(_sync, "park", park_until_closed)
-        monkeypatch.setattr(Asker, "_resolve", resolve_later)
+        monkeypatch.setattr(Asker, "_response", respond_later)
         monkeypatch.setattr(Questions, "cancel", cancel_and_tell)
 
         assert task.call("doubler", 21, timeout=5) == 42
@@ -66,25 +66,19 @@ def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, *, told: bool
 ) -> None:
     """The question is closed, but the caller is not woken: it used to wait for ever."""
-    interrupted, resolve = threading.Event(), Asker._resolve
+    interrupted = threading.Event()
 
-    def strike(self: Asker, question: Any, answer: Any) -> None:
-        if not told:
-            interrupted.set()
-            return
-        resolve(self, question, answer)
-
-    def hear(self: Call, response: Any) -> None:
-        self.outcome = response
+    def strike(self: Call, response: Any) -> None:
+        if told:
+            self.outcome = response
         interrupted.set()
 
     monkeypatch.setattr(calls, "_LATE_S", 0.01)
     with memory_bus() as bus:
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
-        monkeypatch.setattr(Asker, "_resolve", strike)
+        monkeypatch.setattr(Call, "on_outcome", strike)
         if told:
-            monkeypatch.setattr(Call, "on_outcome", hear)
             assert task.call("doubler", 21, timeout=0.05) == 42
         else:
             with pytest.raises(CommandTimeoutError):

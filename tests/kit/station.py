@@ -98,7 +98,7 @@ class Clerk:
     def take_unclaimed(self) -> list[Incoming]:
         return []
 
-    def try_deliver_directly(self, answer: Any) -> bool:
+    def try_deliver_directly(self, answer: Any, *, here: bool = False) -> bool:
         return False
 
     def on_unread_answer(self, answer: Any) -> None:

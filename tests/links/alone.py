@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, ClassVar, cast
 
 from bus.links.fast_path_driver import FastPathDriver, _WaitableLink
 from bus.message import Kind
@@ -12,9 +12,6 @@ from bus.threads.fast_delivery import FastDelivery
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Alone", "LeaseOfOne", "Peer", "Short"]
 
@@ -72,8 +69,28 @@ class _Place(ThreadManager):
     """A thread whose `pending` the test sets."""
 
 
+class _Lock:
+    """A stand-in for the lock of the exchange."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+        self._taken = False
+
+    def locked(self) -> bool:
+        return self._taken
+
+    def __enter__(self) -> None:
+        self._calls.append("locked")
+        self._taken = True
+
+    def __exit__(self, *_: object) -> None:
+        self._taken = False
+
+
 class _LinkPool:
     """A stand-in for links that are full."""
+
+    unsent: ClassVar = {0: "frames"}
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
@@ -142,7 +159,9 @@ class Alone:
             try_deliver_now=self._try_deliver_now,
             act=lambda most=0: self.calls.append(f"act {most}"),
             unfinished=False,
-            send_now=self._send_now,
+            _lock=_Lock(self.calls),
+            _todo=(),
+            _acting=False,
         )
         self.link_pool: Any = _LinkPool(self.calls)
         self.memory = _Memory(self.calls)
@@ -182,10 +201,6 @@ class Alone:
         assert host is self.host
         came = link.receive(frame, 0.0, self.todo, answers_only=host.main)
         return self.delivery if came else FastDelivery.REFUSED
-
-    def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
-        self.calls.append("locked")
-        return event(*about)
 
     def ask(
         self, host: Any = None, lease: Any = None, *, wants_reply: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from bus.links.audience_account import AudienceAccount
 from bus.links.fast_path_driver import FastPathDriver
@@ -12,9 +12,6 @@ from bus.message import Incoming, Kind
 from bus.threads.inbox import Inbox
 from queuebroker import _sync
 from tests.simulate.notices import Notices
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Driven"]
 
@@ -37,12 +34,13 @@ class Driven(Notices):
         self.audience = AudienceAccount(messages_max=10, bytes_max=1000)
         self.links = SimpleNamespace(
             sending=False,
+            unsent={0: "frames"},
             send=self._send,
             abort=self.aborted.append,
             mark_ready=self.checked.append,
             read_lease=self._read_lease,
         )
-        self.pending = False  # whether an action of the manager is pending
+        self.pending = deque[Any]()  # actions of the manager
         self.rounds = SimpleNamespace(
             inbox=Inbox(),
             link_actions=deque[Any](),
@@ -56,7 +54,9 @@ class Driven(Notices):
             wake_soon=lambda: None,
             run_urgent_part=lambda: None,
         )
-        exchange = SimpleNamespace(send_now=self._send_now)
+        exchange = SimpleNamespace(
+            _lock=_sync.Lock(), _todo=self.pending, _acting=False
+        )
         self.driver = FastPathDriver(
             cast("Any", exchange),
             self.near.remote,
@@ -72,9 +72,6 @@ class Driven(Notices):
 
     def _read_lease(self, _: int) -> Any:
         return SimpleNamespace(take_early=False) if self.leases else None
-
-    def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
-        return None if self.pending else event(*about)
 
     def notification(self, payload: Any = 7, **changes: Any) -> Incoming:
         """Return a notification as `Sender.notify` makes it."""

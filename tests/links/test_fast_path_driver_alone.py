@@ -279,6 +279,8 @@ def test_an_answer_tells_that_its_question_was_taken(
         alone.fast_path_driver, cast("Any", alone.fast_path), lease
     )
 
-    assert alone.fast_path_driver.answer(question, b"payload")
+    alone.fast_path_driver.answer(question, b"payload", None)
+
+    assert "full 1" in alone.calls
 
     assert told == ([] if interrupted else taken)

@@ -128,7 +128,7 @@ def _sending(talk: Driven) -> None:
 
 
 def _pending_action(talk: Driven) -> None:
-    talk.pending = True
+    talk.pending.append("an action")
 
 
 def _no_lease(talk: Driven) -> None:

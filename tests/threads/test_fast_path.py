@@ -102,7 +102,7 @@ def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     fast_receiver, heard = FastReceiver(), list[Any]()
     host, client = fast_receiver.host, fast_receiver.entry.mailbox.client
 
-    def hears(answer: Answer) -> bool:
+    def hears(answer: Answer, **_: bool) -> bool:
         heard.append(answer)
         return True
 
@@ -201,6 +201,44 @@ def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
     assert fast_receiver.entry.mailbox.client.account.unread == 1
     fast_receiver.station.exchange.act()
     assert fast_receiver.done == []
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-11")
+def test_an_answer_ends_the_wait_of_a_caller_in_the_thread_that_reads_it() -> None:
+    """It needs no turn of the caller's task."""
+    fast_receiver, heard = FastReceiver(), list[Answer]()
+
+    def hears(answer: Answer, *, here: bool) -> bool:
+        assert here
+        heard.append(answer)
+        return True
+
+    class Answered(_WaitableLink):
+        def wait(self, *_: object) -> bool:
+            assert not heard, "the thread waits again"
+            reply = _reply(fast_receiver.entry, 7)
+            assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
+            return True
+
+    fast_receiver.entry.mailbox.client.try_deliver_directly = hears
+    fast_receiver.host.link_wait = Answered()
+
+    assert fast_receiver.host.poll(None) == 0
+    assert [each.number for each in heard] == [7]
+    assert not fast_receiver.read
+
+
+@clause("BUS-MSG-15")
+def test_an_answer_to_a_waiting_caller_overtakes_no_message_of_its_task() -> None:
+    fast_receiver, heard = FastReceiver(), list[Answer]()
+    client = fast_receiver.entry.mailbox.client
+    client.try_deliver_directly = lambda answer, **_: heard.append(answer)
+
+    fast_receiver.slip(fast_receiver.command())
+    fast_receiver.slip(_reply(fast_receiver.entry, 7))
+
+    assert [type(each) for each in fast_receiver.read] == [Incoming, Answer]
+    assert not heard
 
 
 def _posted_before(fast_receiver: FastReceiver) -> None:

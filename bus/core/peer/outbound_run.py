@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bus.arrays import is_array
+from bus.arrays import MADE, is_array
 from bus.core.local.routing_table import Entry
 from bus.core.local.trace import Trace
 from bus.core.wire import FAILED, RAW
 from bus.error_text import error_text_of, fitting
 from bus.message import Incoming, Kind
-from bus.payload import Payload, encode, size_of
+from bus.payload import ENCODER, Payload, encode, size_of
 
 __all__ = ["OutboundRun", "commands_in", "commands_of", "pack_answer", "pack_payload"]
 
@@ -125,7 +125,7 @@ def pack_payload(payload: Payload) -> tuple[int, bytes | memoryview]:
     # A long payload in shared memory, of this process (MC-41) or of another.
     if type(payload) is memoryview and not is_array(payload):
         return RAW, payload
-    return 0, encode(payload)
+    return 0, encode(payload) if MADE.any else ENCODER.encode(payload)  # as `encode`
 
 
 def pack_answer(

@@ -25,7 +25,7 @@ from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.peer.relay import AUDIENCE, RelayState
 from bus.core.peer.session import milliseconds_left
 from bus.core.remote.proxies import Proxy
-from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import (
     FAILED,
@@ -240,11 +240,13 @@ class FastPath:
             permit = self._permit = self._new_permit(relay, source, kind)
         if permit is None or (size > permit.longest and not self._is_shared(size)):
             return None
-        limits = relay.limits
+        limits, outgoing = relay.limits, self._session.outgoing
         if (
             relay.under_way >= limits.window
             or relay.unacked_bytes + size > limits.window_bytes
-            or self.peer.session.outgoing.room <= 0
+            # `OutgoingStream.room`, without the call.
+            or outgoing.next - outgoing.floor >= outgoing.window
+            or outgoing.next == NUMBERS
         ):
             return None
         return permit

@@ -47,11 +47,11 @@ class OutgoingStream(Generic[M]):
         them unless none is outstanding.
     """
 
-    __slots__ = ("_deadlines", "_window", "epoch", "floor", "kept", "next")
+    __slots__ = ("_deadlines", "epoch", "floor", "kept", "next", "window")
 
     def __init__(self, epoch: int, *, first: int = 1, window: int) -> None:
         self.epoch: Final = epoch
-        self._window: Final = window
+        self.window: Final = window
         self.kept: deque[tuple[int, int, M]] = deque()
         # The deadline of each number that has one, in rising order of the numbers.
         self._deadlines: dict[int, float] = {}
@@ -65,7 +65,7 @@ class OutgoingStream(Generic[M]):
     @property
     def room(self) -> int:
         """The number of messages that may be sent before one is acknowledged."""
-        return min(self.floor + self._window, NUMBERS) - self.next
+        return min(self.floor + self.window, NUMBERS) - self.next
 
     @property
     def spent(self) -> bool:
