@@ -394,7 +394,7 @@ class FastPath:
             or run.mid
             or run.flags & FAILED
             or (run.flags & LEASED and self._resolve_body is None)
-            or not self._acknowledges_simply(batch, ends.relay)
+            or (acked := self._acked_by(batch, ends.relay)) is None
             # Earlier messages for the task are not extracted yet.
             or (answers and ends.receipts.unread)
         ):
@@ -421,11 +421,14 @@ class FastPath:
             todo.append(action)
             # First: a request that is answered needs no deadline once it is extracted.
             relay.on_answer(asker, run.id)
-            self._on_ack(batch, relay)
+        if acked[0]:
+            session.outgoing.acknowledge_all()
+        if acked[1]:
+            relay.on_all_extracted()
+        if answers:
             ends.receipts.extracted = first
             acks.on_extracted(run.to, first, now, len(body))
         else:
-            self._on_ack(batch, relay)
             action = _command_in(run, first, ends, payload, now)
         peer.received_at = now
         acks.on_received(Acknowledgement(first + 1))
@@ -452,7 +455,7 @@ class FastPath:
             or run.to != AUDIENCE
             or run.mid
             or run.flags & ~RAW
-            or not self._acknowledges_simply(batch, notifier.relay)
+            or (acked := self._acked_by(batch, notifier.relay)) is None
         ):
             return False
         relay, [body] = notifier.relay, run.bodies
@@ -478,7 +481,10 @@ class FastPath:
             )
             for at, each in enumerate(notifier.audience)
         ]
-        self._on_ack(batch, relay)
+        if acked[0]:
+            self._session.outgoing.acknowledge_all()
+        if acked[1]:
+            relay.on_all_extracted()
         self.peer.received_at = now
         self._acks.on_received(Acknowledgement(batch.first + 1))
         notifier.stream.next = batch.first + 1
@@ -528,30 +534,23 @@ class FastPath:
             peer.receipts(target),
         )
 
-    def _acknowledges_simply(self, batch: Batch, relay: Relay) -> bool:
-        """Return True if a frame acknowledges nothing, or everything under way.
+    def _acked_by(self, batch: Batch, relay: Relay) -> tuple[bool, bool] | None:
+        """Return whether a frame acknowledges the stream, and the messages of a relay.
 
-        If it frees room, no message may be waiting for that room.
+        Each of the two as a whole, or nothing of it. None if the frame acknowledges a
+        part, or frees room for which a message waits.
         """
-        outgoing, unacked = self.peer.session.outgoing, relay.unacked
+        outgoing, unacked = self._session.outgoing, relay.unacked
         stop = batch.acknowledged + 1
-        if stop > outgoing.floor and (stop != outgoing.next or self.peer.waiting):
-            return False
+        stream = stop > outgoing.floor
+        if stream and (stop != outgoing.next or self.peer.waiting):
+            return None
         if not unacked or unacked[0][0] > batch.extracted:
-            return True
+            return stream, False
         last, outbound_run = unacked[-1]
-        return (
-            last + len(outbound_run.bodies) == batch.extracted + 1
-            and not self.peer.waiting
-        )
-
-    def _on_ack(self, batch: Batch, relay: Relay) -> None:
-        """Account for a simple acknowledgement in a frame."""
-        outgoing, unacked = self.peer.session.outgoing, relay.unacked
-        if batch.acknowledged >= outgoing.floor:
-            outgoing.acknowledge_all()
-        if unacked and unacked[0][0] <= batch.extracted:
-            relay.on_all_extracted()
+        if last + len(outbound_run.bodies) != batch.extracted + 1 or self.peer.waiting:
+            return None
+        return stream, True
 
 
 def _command_in(
