@@ -361,12 +361,17 @@ class FastPath:
           a second time, which is harmless only for an answer.
         """
         batch = decode_single(data)
-        session, peer = self._session, self.peer
-        horizons = self._remote.topology.horizons
+        session, peer, acks = self._session, self.peer, self._acks
+        horizons, has = self._remote.topology.horizons, acks.received
         if (
             batch is None
             or session.link != self.link
-            or not session.expects(batch)
+            or not session.ready
+            or batch.epoch != session.their_epoch
+            or batch.incarnation != session.own
+            # A frame that arrived before, over another link, stops here (AMO-7).
+            or batch.first != has.next
+            or has.missing
             or peer.unresponsive
             # Otherwise a horizon must be stored first (AMO-20), by an action of a
             # round.
@@ -411,7 +416,7 @@ class FastPath:
             payload: Payload = body if run.flags & RAW else decode(body)
         except WireError:
             return False
-        first, acks, relay = batch.first, self._acks, ends.relay
+        first, relay = batch.first, ends.relay
         # If an interrupt comes before the last line, the link is dropped, and the peer
         # resends the frame on the next link. All steps may be repeated.
         action: Action
