@@ -327,7 +327,9 @@ class SocketConnection(QueueConnection):
         if message is None:
             return self.grab_locked()
         inbox._pulled += 1
-        self._give_credit_locked()
+        # As `_give_credit_locked`: no message is left here, and the peer has not left.
+        if 2 * link.protocol.taken >= link.protocol.capacity:
+            self.on_received_locked(0)
         return message
 
     def _give_credit_locked(self) -> None:
