@@ -426,7 +426,15 @@ def decode(data: bytes | memoryview) -> Payload:
         value = _DECODER.decode(data)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"payload cannot be decoded: {error}") from error
-    return value if type(value) in _PLAIN else _sealed(value, 0)
+    kind = type(value)
+    if kind in _PLAIN or (
+        # The most common payload of a lone message: checked without a call.
+        kind is dict
+        and _PLAIN.issuperset(map(type, value.values()))
+        and _TEXT.issuperset(map(type, value))
+    ):
+        return value  # type: ignore[no-any-return]  # frozen already
+    return _sealed(value, 0)
 
 
 def _sealed(value: Any, depth: int) -> Payload:

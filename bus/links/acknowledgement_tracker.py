@@ -71,7 +71,13 @@ class AcknowledgementTracker:
         receipt = message._receipt
         self._taken.append((receipt, message._number, 1, message._size))
         self._bytes += message._size
-        return self.is_due(watched=receipt.peer.acks.in_exchange)
+        # Called for each message: `_is_much` is inlined unless a run is being read.
+        return (
+            not (self.wakes_soon or receipt.peer.acks.in_exchange)
+            or self._bytes >= self._bytes_max
+            or len(self._taken) >= self._messages_max
+            or (bool(self._reading) and self._is_much())
+        )
 
     def note_run(self, run: InboundRun) -> bool:
         """Note that a task reads, or has read, from a run; return True if urgent.
@@ -90,16 +96,13 @@ class AcknowledgementTracker:
     @property
     def due(self) -> bool:
         """True if messages were taken whose acknowledgement cannot wait."""
-        return self.is_due(watched=False)
+        return bool(self._taken or self._reading) and (
+            not self.wakes_soon or self._is_much()
+        )
 
-    def is_due(self, *, watched: bool) -> bool:
-        """Return True as `due` does.
-
-        watched: True if the answer to the last message taken will acknowledge it.
-        """
-        if not (self._taken or self._reading):
-            return False
-        if not (self.wakes_soon or watched) or self._bytes >= self._bytes_max:
+    def _is_much(self) -> bool:
+        """Return True if a sender may wait for the acknowledgement."""
+        if self._bytes >= self._bytes_max:
             return True
         read = len(self._taken)
         if self._reading:

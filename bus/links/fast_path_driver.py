@@ -410,7 +410,7 @@ class FastPathDriver:
             delivery = FastDelivery.REFUSED
             # Earlier frames go first, and the bytes must be a frame.
             if not (
-                given or self._rounds.links_reserved or self._midway(fast_path.link)
+                given or self._rounds.links_reserved or fast_path.link in self._midway
             ):
                 if frame[:1] == RELEASE and self._frames.take(fast_path.link, frame):
                     continue
@@ -434,12 +434,6 @@ class FastPathDriver:
         waitable.wanted = False
         self._run_urgent_part()
         return delivered or waitable.wanted, waits, other and not waitable.wanted
-
-    def acknowledge(self, host: ThreadManager) -> None:
-        """Acknowledge the messages taken by this thread's tasks, before it sleeps."""
-        if not host.main and self._acknowledgement_tracker.due:
-            with self.hold:
-                self._run_urgent_part()
 
     def check_link(self, link: int) -> None:
         """Let the comm thread check the state of a link."""
@@ -515,19 +509,21 @@ class _WaitableLink:
         thread.
         """
         driver, fast_path, lease = self._driver, self.fast_path, self._lease
-        if not fast_path.is_current or (
+        if fast_path.link != fast_path.peer.session.link or (
             host.leased is not self and not self.take_lease(host)
         ):
             host.return_lease()
             return False
         reading = delivered = waits = other = False
         try:
-            driver.acknowledge(host)
+            if not host.main and driver._acknowledgement_tracker.due:
+                with driver.hold:  # the messages that this thread's tasks have taken
+                    driver._run_urgent_part()
             missing: float = math.inf
             while True:
                 # Checked after this thread is listed as asleep: an earlier poster did
-                # not wake it. `acknowledge` may also have put a message into one of its
-                # mailboxes.
+                # not wake it. The urgent part may also have put a message into one of
+                # its mailboxes.
                 if not host.pending():
                     lease.sleep(deadline)
                 with driver.hold:
@@ -544,7 +540,8 @@ class _WaitableLink:
                         continue
                     delivered, waits, other = driver.receive(self, frames, host)
                     reading = False
-                    host.return_lease()
+                    lease.leave(host.inbox)
+                    host.leased = None  # last: see `ThreadManager.return_lease`
                 break
         except BaseException:
             host.return_lease()

@@ -37,6 +37,9 @@ class Read(Struct, frozen=True, eq=False):
 class FrameReaders:
     """The readers of a process's links; used under `Rounds.hold`.
 
+    midway: the readers of the links whose next bytes are the body of a long message, by
+      the numbers of the links. A link without one is read from the start of a frame.
+
     cause: returns why a link ended without a farewell, by its number; see
       `LinkPool.cause`.
     resolve_body: see `LinkMemory.resolve_body`.
@@ -44,7 +47,7 @@ class FrameReaders:
       frame of its own is always allowed, since error reports need that much.
     """
 
-    __slots__ = ("_cause", "_message_bytes_max", "_readers", "_resolve_body")
+    __slots__ = ("_cause", "_message_bytes_max", "_resolve_body", "midway")
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class FrameReaders:
         self._cause: Final = cause
         self._resolve_body: Final = resolve_body
         self._message_bytes_max: Final = max(message_bytes_max, FOLLOWS_MIN)
-        self._readers: Final[dict[int, FrameReader]] = {}
+        self.midway: Final[dict[int, FrameReader]] = {}
 
     def read(self, number: int, data: bytes | None) -> Read:
         """Read one item from a link; ``data`` is None at its end."""
@@ -71,21 +74,16 @@ class FrameReaders:
                 # process.
                 return Read(lost=True, why=str(cause) or cause.kind or "no reason")
             return Read(lost=True, mid_io=cause is not None)
-        reader = self._readers.get(number)
-        if reader is None:
-            reader = FrameReader(self._message_bytes_max)
-            self._readers[number] = reader
+        reader = self.midway.pop(number, None) or FrameReader(self._message_bytes_max)
         try:
             frame = reader.read(data)
-            return Read(None if frame is None else self._resolve_body(number, frame))
+            if frame is None:
+                self.midway[number] = reader
+                return Read()
+            return Read(self._resolve_body(number, frame))
         except WireError as error:
             return Read(error=error)
 
     def forget(self, number: int) -> None:
         """Forget the reader of a link that was lost or closed."""
-        self._readers.pop(number, None)
-
-    def midway(self, number: int) -> bool:
-        """Return True if the next bytes of a link are the body of a long message."""
-        reader = self._readers.get(number)
-        return reader is not None and reader.begun is not None
+        self.midway.pop(number, None)

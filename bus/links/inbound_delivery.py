@@ -47,7 +47,7 @@ class InboundDelivery:
     Invariant: a task is given no message while an older one is held back.
     """
 
-    __slots__ = ("_bytes_max", "_held", "_horizons", "_messages_max")
+    __slots__ = ("_bytes_max", "_held", "_horizons", "_messages_max", "holds")
 
     def __init__(
         self, *, messages_max: int, bytes_max: int, horizons: Horizons | None = None
@@ -56,14 +56,13 @@ class InboundDelivery:
         self._bytes_max: Final = bytes_max
         self._horizons: Final = horizons
         self._held: Final[dict[Entry, _Held]] = {}
+        # Returns True if messages are held back for a task; for any thread. A call in
+        # C: it is made for each message.
+        self.holds: Final = self._held.__contains__
 
     def __len__(self) -> int:
         """Return the number of messages held back."""
         return sum([len(held) for held in self._held.values()])
-
-    def holds(self, entry: Entry) -> bool:
-        """Return True if messages are held back for a task; for any thread."""
-        return entry in self._held
 
     def deliver(self, entry: Entry, messages: list[Incoming | InboundRun]) -> None:
         """Give messages to a task, or hold them back, and remove them from the list.

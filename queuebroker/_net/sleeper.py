@@ -121,7 +121,7 @@ class Sleeper:
           If the peer does not wait for this side, spinning gains nothing.
 
         Raises:
-            SocketFailure: the socket has failed.
+            SocketFailure: the socket has failed; only if ``alone``.
         """
         began, adaptive_spin = _sync.monotonic(), self._adaptive_spin
         if answered and adaptive_spin.due and self._may_spin:
@@ -131,8 +131,14 @@ class Sleeper:
             adaptive_spin.record_spin(came=came and _sync.monotonic() <= until)
             if came:
                 return
-        if self._sleep(deadline, alone=alone):
-            adaptive_spin.record_sleep(_sync.monotonic() - began)
+        if not (alone and self._came_alone(deadline)):
+            rest_ms = None
+            if deadline is not None:
+                rest_s = max(0.0, deadline - _sync.monotonic())
+                rest_ms = min(rest_s * 1000, INT_MAX)
+            if not self._poller.poll(rest_ms):
+                return
+        adaptive_spin.record_sleep(_sync.monotonic() - began)
 
     def _spin(self, until: float) -> bool:
         # Not `_sync.spin`, which yields: two processes that answer each other would
@@ -144,12 +150,11 @@ class Sleeper:
                 return False
         return True
 
-    def _sleep(self, deadline: float | None, *, alone: bool) -> bool:
-        """Sleep as `sleep` does; return True if an event woke this."""
+    def _came_alone(self, deadline: float | None) -> bool:
+        """Block in the socket alone, if it is plain; return True if data came."""
         at = self._at
         if (
-            alone
-            and at is not None
+            at is not None
             and not self._released
             and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_MAX_S)
         ):
@@ -164,10 +169,7 @@ class Sleeper:
                     raise SocketFailure(error) from None
             else:
                 return True
-        if deadline is None:
-            return bool(self._poller.poll())
-        rest_s = max(0.0, deadline - _sync.monotonic())
-        return bool(self._poller.poll(min(rest_s * 1000, INT_MAX)))
+        return False
 
     def close(self) -> None:
         """Close the event descriptor."""

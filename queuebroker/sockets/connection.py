@@ -20,6 +20,7 @@ from queuebroker.sockets.descriptors import Described, close_all
 from queuebroker.sockets.errors import PeerLostError, ProtocolError, RemoteError
 from queuebroker.sockets.frames import Credit, Goodbye, Messages, Pong
 from queuebroker.sockets.protocol import Lost
+from queuebroker.sockets.states import State
 from queuebroker.waiting.parking import WaitList
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from queuebroker.sockets.link import Link
     from queuebroker.sockets.peer import Peer
     from queuebroker.sockets.protocol import Event, Protocol
+    from queuebroker.sockets.read_owner import ReadOwner
 
 _OPEN: Final = [False, False]
 
@@ -37,9 +39,17 @@ __all__ = ["Inbox", "Outbound", "SocketConnection"]
 
 
 class Inbox(CircularBufferQueue[Message]):
-    """The messages that arrived here; the protocol enforces its capacity."""
+    """The messages that arrived here; the protocol enforces its capacity.
 
-    __slots__ = ()
+    The holder of the read lease need not be on a wait list. It sleeps at the socket;
+    `wake_all_locked` wakes it, for instance when the connection ends.
+    """
+
+    __slots__ = ("_read_owner",)
+
+    def __init__(self, capacity: int, link: Link) -> None:
+        super().__init__(capacity, lock=link.lock)
+        self._read_owner: ReadOwner = link.read_owner
 
     def extend_locked(self, messages: Sequence[Message]) -> None:
         """Store messages that arrived together, and wake one waiting receiver."""
@@ -57,6 +67,11 @@ class Inbox(CircularBufferQueue[Message]):
             taken = [messages.popleft() for _ in range(most)]
         self._pulled += len(taken)
         return taken
+
+    def wake_all_locked(self) -> None:
+        super().wake_all_locked()
+        if self._read_owner.leased:
+            self._read_owner.sleeper.release()
 
 
 class Outbound(CircularBufferQueue[Message]):
@@ -150,7 +165,7 @@ class SocketConnection(QueueConnection):
         strict: bool = False,
         watch: Watch | None = None,
     ) -> None:
-        inward = Flow[Any](Inbox(capacity, lock=link.lock))
+        inward = Flow[Any](Inbox(capacity, link))
         outward = Flow[Any](Outbound(capacity, link))
         super().__init__(
             link.lock,
@@ -300,7 +315,9 @@ class SocketConnection(QueueConnection):
         if message is None:
             return self.grab_locked()
         inbox._pulled += 1
-        self._give_credit_locked()
+        # As `_give_credit_locked`: no message is left here, and the peer has not left.
+        if 2 * link.protocol.taken >= link.protocol.capacity:
+            self.on_received_locked(0)
         return message
 
     def _give_credit_locked(self) -> None:
@@ -337,8 +354,19 @@ class SocketConnection(QueueConnection):
             self.link.flush_locked()
 
     def lease_locked(self, *, owned: bool = False) -> bool:
-        """Take the read lease for this thread; False if refused or of no use."""
-        return self.closed == _OPEN and self.link.lease_locked(owned=owned)
+        """Take the read lease, until `Link.yield_locked`; False if refused or useless.
+
+        The set-up of the link is over: there is no connection before.
+
+        owned: as for `ReadOwner.lease_locked`.
+        """
+        link = self.link
+        return (
+            self.closed == _OPEN
+            and not link.closed
+            and link.protocol.state is not State.ENDED
+            and link.read_owner.lease_locked(link.socket, owned=owned)
+        )
 
     def is_awaited_locked(self) -> bool:
         """Return True if a thread waits for input that the driver would read."""

@@ -14,7 +14,6 @@ from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError, failed, lost
 from queuebroker.sockets.incoming import READ_BYTES
 from queuebroker.sockets.link_writer import LinkWriter
-from queuebroker.sockets.states import State
 
 if TYPE_CHECKING:
     from queuebroker.sockets.errors import ProtocolError
@@ -207,28 +206,12 @@ class Link(LinkWriter):
 
     # A waiting receiver may read in the driver's place: see `ReadOwner`.
 
-    def lease_locked(self, *, owned: bool = False) -> bool:
-        """Take the read lease, until `yield_locked`; return False if refused.
-
-        owned: as for `ReadOwner.lease_locked`.
-        """
-        if (
-            self.closed
-            or self._opening is not None
-            or self.protocol.state is State.ENDED
-        ):
-            return False
-        return self.read_owner.lease_locked(self.socket, owned=owned)
-
-    def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
-        """Sleep as the reader: until the socket is readable or the sleeper is released.
-
-        alone: as for `Sleeper.sleep`.
-        """
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep as the reader, until the socket is readable or a thread releases it."""
         read_owner = self.read_owner
         spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
         try:
-            read_owner.sleeper.sleep(deadline, alone=alone, answered=spoke)
+            read_owner.sleeper.sleep(deadline, answered=spoke)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)

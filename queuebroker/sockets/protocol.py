@@ -14,7 +14,6 @@ from queuebroker.sockets import frames
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
 from queuebroker.sockets.frame_reader import FrameReader
 from queuebroker.sockets.frames import (
-    HEAD,
     MESSAGE_HEAD,
     NUMBER,
     Credit,
@@ -249,14 +248,14 @@ class Protocol:
         message, which needs none of the steps in between. The caller must then check
         whether credit is due, as ``credit(0)`` does.
         """
-        reader = self.reader
-        if reader.parts or reader.unanswered or len(data) < MESSAGE_HEAD.size:
+        reader, size = self.reader, len(data) - MESSAGE_HEAD.size
+        if size < 0 or reader.parts or reader.unanswered:
             return None
         kind, length, number = MESSAGE_HEAD.unpack_from(data)
         if (
             kind != _MESSAGE
-            or length != len(data) - HEAD.size
-            or length - NUMBER.size > self.limit
+            or length != NUMBER.size + size
+            or size > self.limit
             or number != self._arrived + 1
             or self.owed >= self.capacity
             or self.state is not State.OPEN

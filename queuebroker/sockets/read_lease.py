@@ -39,30 +39,34 @@ class ReadLease:
     Take it before a request is sent: the kernel may run the peer at once, in place of
     the sender, and an answer that finds no lease wakes the driver.
 
+    ended: True if the peer had left or was lost at the last `read`; the owner must
+      handle that.
+
     Invariant: ``_owner`` is the other place at which the thread that has the read lease
     is woken; guarded by the lock of the connection.
     """
 
-    __slots__ = ("_connection", "_owner")
+    __slots__ = ("_connection", "_owner", "ended")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
         self._owner: Elsewhere | None = None
+        self.ended: bool = False
 
     def take(self, elsewhere: Elsewhere) -> bool:
         """Take the read lease; False if another has it or the inbox is not empty."""
         connection = self._connection
-        inbox = connection._inbox
         try:
             with connection.lock:
                 try:
-                    if inbox._messages or not connection.lease_locked(owned=True):
+                    if connection._inbox._messages:
+                        return False
+                    if not connection.lease_locked(owned=True):
                         return False
                     # No call before this: an interrupt would leave a lease without an
                     # owner.
                     self._owner = elsewhere
                     sleeper = connection.link.read_owner.sleeper.renew()
-                    inbox.arrived.enlist(sleeper)  # released if the driver ends
                 except BaseException:
                     connection.recover_locked()
                     raise
@@ -75,7 +79,9 @@ class ReadLease:
 
     def sleep(self, deadline: float | None) -> None:
         """Sleep until there may be input here or elsewhere, or the deadline passes."""
-        self._connection.link.sleep(deadline, alone=False)
+        read_owner = self._connection.link.read_owner
+        spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
+        read_owner.sleeper.sleep(deadline, alone=False, answered=spoke)
 
     def read(self) -> list[bytes]:
         """Receive the messages that have arrived; an empty list needs another check.
@@ -87,6 +93,7 @@ class ReadLease:
         with connection.lock:
             try:
                 message = connection.read_one_locked()
+                self.ended = connection.closed[1 - connection.side]
                 if message is None:
                     return []
                 frames = [message]
@@ -104,11 +111,6 @@ class ReadLease:
         """Bytes still missing from an incomplete message, 0 if there is none."""
         return self._connection.link.protocol.reader.wanted
 
-    @property
-    def ended(self) -> bool:
-        """True if the peer has left or is lost, which the owner must handle."""
-        return self._connection.closed[1 - self._connection.side]
-
     def leave(self, elsewhere: Elsewhere) -> None:
         """Return the read lease to the owner; do nothing if ``elsewhere`` lacks it.
 
@@ -121,7 +123,6 @@ class ReadLease:
         with elsewhere.lock:
             elsewhere.arrived.leave(sleeper)
         with connection.lock:
-            connection._inbox.arrived.leave(sleeper)
             connection.link.yield_locked(wanted=True)
             self._owner = None
         if connection.deferred:

@@ -75,7 +75,8 @@ class ReadOwner:
         # True once the link is closed: its descriptor may soon belong to another file.
         self.over: bool = False
         # True if a message was sent since a receiver last slept here: the next message
-        # may be its answer. A hint: `Link.sleep` reads and clears it without the lock.
+        # may be its answer. A hint: the sleeping receiver reads and clears it without
+        # the lock.
         self.sent_since_sleep: bool = False
         # The sleeper of the reading receiver, while attached to a socket.
         self.sleeper: _net.Sleeper
@@ -102,7 +103,10 @@ class ReadOwner:
             self.sleeper.attach(socket)
         if not self.idle:
             self.idle = True
-            self._watch_locked(reads=False, writes=self.blocked)
+            # `_watch_locked`, inlined for each message.
+            self._driver.watch(
+                self._descriptor, _net.WRITE if self.blocked else _net.ONCE
+            )
         self.idle = False
         self.leased = True
         return True
@@ -118,7 +122,9 @@ class ReadOwner:
             if self._driver.stopped:  # it makes no more calls
                 self.close()
         elif wanted:
-            self._watch_locked(reads=True, writes=self.blocked)
+            self._driver.watch(  # `_watch_locked`, inlined
+                self._descriptor, _net.READ | _net.WRITE if self.blocked else _net.READ
+            )
             self.idle = False
         else:
             self._yielded_s = now = _sync.monotonic()

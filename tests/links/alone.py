@@ -21,7 +21,10 @@ class Short:
 
     link = 1
     is_current = True
-    peer = SimpleNamespace(acks=SimpleNamespace(in_exchange=False, is_urgent=False))
+    peer = SimpleNamespace(
+        acks=SimpleNamespace(in_exchange=False, is_urgent=False),
+        session=SimpleNamespace(link=1),
+    )
     answers_only = False
 
     def command(self, *_: Any) -> bytes:
@@ -177,7 +180,7 @@ class Alone:
                     links_reserved=False,
                     hold=_sync.Lock(),
                     given=self.given,
-                    readers=SimpleNamespace(midway=lambda link: link in self.midway),
+                    readers=SimpleNamespace(midway=self.midway),
                     acknowledgement_tracker=self.acknowledgement_tracker,
                     request_flush=lambda: self.calls.append("request_flush"),
                     wake=lambda: self.calls.append("wake"),

@@ -47,7 +47,7 @@ class Driven(Notices):
             links_reserved=False,
             hold=_sync.Lock(),
             given=deque[Any](),
-            readers=SimpleNamespace(midway=lambda _: False),
+            readers=SimpleNamespace(midway=()),
             acknowledgement_tracker=SimpleNamespace(due=False),
             link_memory=SimpleNamespace(shares=None, resolve_body=None, ended_at=()),
             wake=lambda: None,

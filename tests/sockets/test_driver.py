@@ -157,7 +157,7 @@ def test_one_timer_serves_all_receivers_within_its_time(
         monkeypatch.setattr(ours.driver, "at", at)
         for _ in range(3):
             with ours.lock:
-                assert ours.lease_locked()
+                assert local._socket_connection.lease_locked()
                 ours.yield_locked(wanted=False)
         assert (posted, ours.read_owner.idle) == (1, True)
         ours.read_owner._rearm()
@@ -185,3 +185,19 @@ def test_a_finished_receiver_hands_the_read_lease_to_the_next_waiter() -> None:
         until(lambda: first.done or second.done, "one has it")
         remote.send(b"2")
         assert {first.result(), second.result()} == {b"1", b"2"}
+
+
+@clause("QB-SOCK-8")
+def test_the_end_of_a_connection_wakes_the_holder_of_the_read_lease() -> None:
+    """It sleeps at the socket, and need not be on a wait list of the connection."""
+    with ends() as (local, _):
+        connection = local._socket_connection
+        with connection.lock:
+            assert connection.lease_locked()
+            sleeper = connection.link.read_owner.sleeper.renew()
+
+        local.disconnect()
+
+        assert not sleeper.locked()
+        with connection.lock:
+            connection.link.yield_locked(wanted=True)

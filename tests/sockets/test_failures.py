@@ -203,7 +203,7 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
         assert local.receive() == b"1"
         if not local._socket_connection.link.read_owner.idle:  # the driver was faster
             with local._socket_connection.link.lock:
-                assert local._socket_connection.link.lease_locked()
+                assert local._socket_connection.lease_locked()
                 local._socket_connection.link.yield_locked(wanted=False)
         until(lambda: local._socket_connection.link.closed, "it has ended")
         with pytest.raises(DisconnectedQueueError):

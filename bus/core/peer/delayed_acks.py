@@ -36,6 +36,8 @@ class DelayedAcks:
     controls_received: the number of control frames received.
     extracted: the last number extracted by each task of this process, by relay number.
     due_at: when an acknowledgement is due, in seconds; None for never.
+    is_urgent: True if one is due now, mostly since half a window is unacknowledged: the
+      sender may soon lack room.
     in_exchange: True if messages acknowledge one another. The comm thread then checks
       at long intervals, not after each message, whether an acknowledgement is due.
 
@@ -51,7 +53,6 @@ class DelayedAcks:
         "_acked_controls",
         "_acked_extracted",
         "_alarm",
-        "_due_now",
         "_exchanges",
         "_limits",
         "_taken",
@@ -60,6 +61,7 @@ class DelayedAcks:
         "due_at",
         "extracted",
         "in_exchange",
+        "is_urgent",
         "received",
     )
 
@@ -75,7 +77,7 @@ class DelayedAcks:
         self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
         self._acked_extracted: dict[int, int] = {}
         self.due_at: float | None = None
-        self._due_now: bool = False
+        self.is_urgent: bool = False
         # True if message frames have acknowledged everything since the last
         # `next_check`.
         self._exchanges: bool = False
@@ -85,7 +87,7 @@ class DelayedAcks:
         """Acknowledge all extractions again: the last ACK may have been lost."""
         self._alarm.by(self.due_at)
         self._taken = dict(self.extracted)
-        self._due_now = bool(self._taken)
+        self.is_urgent = bool(self._taken)
 
     def reset(self) -> None:
         """Start over, as the peer has."""
@@ -96,7 +98,7 @@ class DelayedAcks:
         self._taken.clear()
         self._taken_bytes.clear()
         self._acked_extracted.clear()
-        self.due_at, self._due_now = None, False
+        self.due_at, self.is_urgent = None, False
 
     # The traffic from the peer.
 
@@ -104,7 +106,7 @@ class DelayedAcks:
         """Record how much of the peer's stream has arrived."""
         self.received = has
         if has.next - self._acked >= self._limits.stream_window // 2:
-            self._due_now = True
+            self.is_urgent = True
 
     def count_control(self) -> None:
         """Count a control frame that arrived; it may end an exchange."""
@@ -114,7 +116,7 @@ class DelayedAcks:
             self._alarm.by(self.due_at)
             self._exchanges = self.in_exchange = False
         if self.controls_received - self._acked_controls >= _CONTROLS_MAX:
-            self._due_now = True
+            self.is_urgent = True
 
     def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
         """Record that a task has extracted all its messages up to a number.
@@ -136,7 +138,7 @@ class DelayedAcks:
             self.due_at = due_at
         limits = self._limits
         if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
-            self._due_now = True
+            self.is_urgent = True
 
     def check_rarely(self) -> None:
         """Check as rarely as in an exchange: no caller waits for a notification."""
@@ -154,7 +156,7 @@ class DelayedAcks:
 
     def repeat(self) -> None:
         """Make an acknowledgement due now, even a repeated one (AMO-24)."""
-        self._due_now = True
+        self.is_urgent = True
 
     # Acknowledgements in message frames.
 
@@ -183,7 +185,7 @@ class DelayedAcks:
         if extracted:
             self._acked_extracted[task] = extracted
         self.due_at = None
-        self._due_now = False
+        self.is_urgent = False
         self._exchanges = True
 
     # Acknowledgements in frames of their own.
@@ -202,14 +204,9 @@ class DelayedAcks:
         self._exchanges = False
         return now + _EXCHANGE * self._limits.ack_delay_s
 
-    @property
-    def is_urgent(self) -> bool:
-        """True if half a window is unacknowledged: the sender may soon lack room."""
-        return self._due_now
-
     def is_due(self, now: float) -> bool:
         """Return True if an acknowledgement is due."""
-        return self._due_now or (self.due_at is not None and self.due_at <= now)
+        return self.is_urgent or (self.due_at is not None and self.due_at <= now)
 
     def take(self, epoch: int, incarnation: int) -> list[Frame]:
         """Return the frames that acknowledge everything; nothing is due after that.
@@ -220,7 +217,7 @@ class DelayedAcks:
         self._acked_extracted.update(self._taken)
         self._taken.clear()
         self._taken_bytes.clear()
-        self.due_at, self._due_now = None, False
+        self.due_at, self.is_urgent = None, False
         self._acked, self._acked_controls = self.received.next, self.controls_received
         parts = [
             tuple(taken[at : at + EXTRACTED_MAX])

@@ -308,9 +308,9 @@ class Relay(RunQueue):
         for _, outbound_run in self.unacked:
             if outbound_run.kind is Kind.COMMAND:
                 commands += len(outbound_run.bodies)
-            key = (outbound_run.source, outbound_run.id)
-            if key in self._unanswered and outbound_run.message is not None:
-                asked[key] = outbound_run.message
+            message, key = outbound_run.message, (outbound_run.source, outbound_run.id)
+            if message is not None and key in self._unanswered:
+                asked[key] = message
         if asked:
             until = [(key, message._deadline) for key, message in asked.items()]
             for _, at in until:

@@ -298,18 +298,6 @@ class Session:
 
     # Receiving.
 
-    def expects(self, batch: Batch) -> bool:
-        """Return True if a batch has the next number and no message is missing."""
-        has = self.acks.received
-        return (
-            self.ready
-            and batch.epoch == self.their_epoch
-            and batch.incarnation == self.own
-            and batch.first == has.next
-            and batch.floor <= batch.first
-            and not has.missing
-        )
-
     def on_ack(self, ack: Ack) -> None:
         """Forget the messages and frames that the peer has received.
 

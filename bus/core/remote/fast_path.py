@@ -363,12 +363,17 @@ class FastPath:
           a second time, which is harmless only for an answer.
         """
         batch = decode_single(data)
-        session, peer = self._session, self.peer
-        horizons = self._remote.topology.horizons
+        session, peer, acks = self._session, self.peer, self._acks
+        horizons, has = self._remote.topology.horizons, acks.received
         if (
             batch is None
             or session.link != self.link
-            or not session.expects(batch)
+            or not session.ready
+            or batch.epoch != session.their_epoch
+            or batch.incarnation != session.own
+            # A frame that arrived before, over another link, stops here (AMO-7).
+            or batch.first != has.next
+            or has.missing
             or peer.unresponsive
             # Otherwise a horizon must be stored first (AMO-20), by an action of a
             # round.
@@ -396,7 +401,7 @@ class FastPath:
             or run.mid
             or run.flags & FAILED
             or (run.flags & LEASED and self._resolve_body is None)
-            or not self._acknowledges_simply(batch, ends.relay)
+            or (acked := self._acked_by(batch, ends.relay)) is None
             # Earlier messages for the task are not extracted yet.
             or (answers and ends.receipts.unread)
         ):
@@ -413,7 +418,7 @@ class FastPath:
             payload: Payload = body if run.flags & RAW else decode(body)
         except WireError:
             return False
-        first, acks, relay = batch.first, self._acks, ends.relay
+        first, relay = batch.first, ends.relay
         # If an interrupt comes before the last line, the link is dropped, and the peer
         # resends the frame on the next link. All steps may be repeated.
         action: Action
@@ -423,11 +428,14 @@ class FastPath:
             todo.append(action)
             # First: a request that is answered needs no deadline once it is extracted.
             relay.on_answer(asker, run.id)
-            self._on_ack(batch, relay)
+        if acked[0]:
+            session.outgoing.acknowledge_all()
+        if acked[1]:
+            relay.on_all_extracted()
+        if answers:
             ends.receipts.extracted = first
             acks.on_extracted(run.to, first, now, len(body))
         else:
-            self._on_ack(batch, relay)
             action = _command_in(run, first, ends, payload, now)
         peer.received_at = now
         acks.on_received(Acknowledgement(first + 1))
@@ -454,7 +462,7 @@ class FastPath:
             or run.to != AUDIENCE
             or run.mid
             or run.flags & ~RAW
-            or not self._acknowledges_simply(batch, notifier.relay)
+            or (acked := self._acked_by(batch, notifier.relay)) is None
         ):
             return False
         relay, [body] = notifier.relay, run.bodies
@@ -480,7 +488,10 @@ class FastPath:
             )
             for at, each in enumerate(notifier.audience)
         ]
-        self._on_ack(batch, relay)
+        if acked[0]:
+            self._session.outgoing.acknowledge_all()
+        if acked[1]:
+            relay.on_all_extracted()
         self.peer.received_at = now
         self._acks.on_received(Acknowledgement(batch.first + 1))
         notifier.stream.next = batch.first + 1
@@ -530,30 +541,23 @@ class FastPath:
             peer.receipts(target),
         )
 
-    def _acknowledges_simply(self, batch: Batch, relay: Relay) -> bool:
-        """Return True if a frame acknowledges nothing, or everything under way.
+    def _acked_by(self, batch: Batch, relay: Relay) -> tuple[bool, bool] | None:
+        """Return whether a frame acknowledges the stream, and the messages of a relay.
 
-        If it frees room, no message may be waiting for that room.
+        Each of the two as a whole, or nothing of it. None if the frame acknowledges a
+        part, or frees room for which a message waits.
         """
-        outgoing, unacked = self.peer.session.outgoing, relay.unacked
+        outgoing, unacked = self._session.outgoing, relay.unacked
         stop = batch.acknowledged + 1
-        if stop > outgoing.floor and (stop != outgoing.next or self.peer.waiting):
-            return False
+        stream = stop > outgoing.floor
+        if stream and (stop != outgoing.next or self.peer.waiting):
+            return None
         if not unacked or unacked[0][0] > batch.extracted:
-            return True
+            return stream, False
         last, outbound_run = unacked[-1]
-        return (
-            last + len(outbound_run.bodies) == batch.extracted + 1
-            and not self.peer.waiting
-        )
-
-    def _on_ack(self, batch: Batch, relay: Relay) -> None:
-        """Account for a simple acknowledgement in a frame."""
-        outgoing, unacked = self.peer.session.outgoing, relay.unacked
-        if batch.acknowledged >= outgoing.floor:
-            outgoing.acknowledge_all()
-        if unacked and unacked[0][0] <= batch.extracted:
-            relay.on_all_extracted()
+        if last + len(outbound_run.bodies) != batch.extracted + 1 or self.peer.waiting:
+            return None
+        return stream, True
 
 
 def _command_in(

@@ -48,25 +48,22 @@ class Receipts:
             # The rare case: messages extracted out of order.
             taken.update(range(number, number + count))
             return False
-        self._pass(count)
-        while unread and unread[0][0] in taken:
+        while True:  # move the lower bound of the unread numbers up
+            first = unread[0]
+            first[0] += count
+            self.extracted = first[0] - 1
+            if first[0] == first[1]:
+                unread.popleft()
+            if not (unread and unread[0][0] in taken):
+                return True
             taken.discard(unread[0][0])
-            self._pass(1)
-        return True
+            count = 1
 
     def take_all(self) -> None:
         """Record that no received message is unread."""
         self.extracted = self.unread[-1][1] - 1
         self.unread.clear()
         self._taken.clear()
-
-    def _pass(self, count: int) -> None:
-        """Move the lower bound of unread numbers up, within the first range."""
-        first = self.unread[0]
-        first[0] += count
-        self.extracted = first[0] - 1
-        if first[0] == first[1]:
-            self.unread.popleft()
 
 
 class Receipt(Struct, frozen=True, eq=False):
