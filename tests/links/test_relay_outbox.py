@@ -130,7 +130,7 @@ def test_a_full_relay_returns_its_messages_as_failed() -> None:
     [({"task_fifo_messages": 3}, 1), ({"task_fifo_bytes": 120}, 40)],
     ids=["messages", "bytes"],
 )
-def test_so_many_fit_wherever_they_wait(config: dict[str, int], size: int) -> None:
+def test_so_many_fit_wherever_they_wait(config: dict[str, Any], size: int) -> None:
     """In the inbox and in the relay together; those on the link take no room."""
     process = Process(**config)
     assert [process.post(n, size=size) for n in range(4)] == [ACCEPTED] * 3 + [FULL]
