@@ -24,17 +24,6 @@ def added(message: Any) -> int:
     return sum(message.payload)
 
 
-def test_hello_bus() -> None:
-    with open_bus() as bus:
-
-        @bus.task("adder")
-        def adder(message: Any) -> int:
-            return sum(message.payload)
-
-        assert bus.call("adder", [1, 2, 3]) == 6
-        assert str(adder.address) == f"ism://bus1@{bus.machine}/adder"
-
-
 def test_the_package_exports_the_objects_of_its_modules() -> None:
     assert len(set(package.__all__)) == len(package.__all__)
     for name in package.__all__:
@@ -126,21 +115,6 @@ def test_a_callback_that_ends_its_thread_lets_its_tasks_leave(bus: Bus) -> None:
         bus.register("late", thread=thread)
 
 
-def test_an_interrupted_call_leaves_nothing_to_wait_for(bus: Bus) -> None:
-    def interrupts(_: Incoming) -> None:
-        raise KeyboardInterrupt
-
-    asker = bus.register("asker", thread=bus.here())
-    bus.register("doer", thread=bus.here(), on_command=interrupts)
-
-    with pytest.raises(KeyboardInterrupt):
-        asker.call("doer")
-
-    assert len(asker._receiver.questions) == 0
-    bus.register("other", thread=bus.here(), on_command=lambda _: "goes on")
-    assert asker.call("other") == "goes on"
-
-
 @clause("BUS-FLOW-5")
 def test_a_call_that_is_interrupted_anywhere_leaves_nothing_to_wait_for(
     bus: Bus,
@@ -180,19 +154,3 @@ def test_a_call_raises_when_the_calling_task_deregisters(bus: Bus) -> None:
 
 def _unread(bus: Bus) -> int:
     return sum(each.commands.unread for each in bus.tasks())
-
-
-def test_a_caller_gets_the_answer_though_its_task_moves_to_another_thread(
-    bus: Bus,
-) -> None:
-    there = bus.thread()
-    caller = bus.register("caller", thread=bus.here())
-
-    def moves(_: Incoming) -> str:
-        caller.move(there)
-        return "moved"
-
-    bus.register("doer", thread=bus.here(), on_command=moves)
-
-    assert caller.call("doer", timeout=None) == "moved"
-    until(lambda: caller.thread is there, "it has moved")

@@ -27,7 +27,7 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import There, far_apart
 from tests.depth import schedules
-from tests.kit.buses import ENDLESS, processes
+from tests.kit.buses import processes
 from tests.kit.comm_threads import comm_of, held
 from tests.kit.inspection import info, unbalanced
 from tests.kit.serving import serve
@@ -310,16 +310,6 @@ def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:
 
 
 # Under the explorer.
-
-
-@clause("BUS-CHAN-1")
-def test_a_call_is_answered_by_another_process_in_every_schedule() -> None:
-    def program(_run: Run) -> None:
-        with processes("one two", ENDLESS) as [one, two]:
-            two.register("doer", on_command=echo)
-            assert one.call("doer", 3, timeout=None) == 3
-
-    explore(program, bound=1, limit=schedules(400), random=0)
 
 
 @clause("BUS-CHAN-1", "BUS-FLOW-5")

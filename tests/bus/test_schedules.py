@@ -51,16 +51,6 @@ def apart() -> Bus:
     return Bus("bus1", process="process", machine="machine")
 
 
-@clause("BUS-MSG-11", "BUS-DEREG-12")
-def test_a_call_is_answered() -> None:
-    def program(_run: Run) -> None:
-        with memory_bus() as bus:
-            bus.register("doer", on_command=echo)
-            assert bus.call("doer", 3, timeout=NEVER) == 3
-
-    under_every_schedule(program)
-
-
 @clause("BUS-FLOW-5")
 def test_a_call_is_answered_though_its_task_moves() -> None:
     def program(run: Run) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from bus.config import BusConfig
 from bus.core.peer.delayed_acks import DelayedAcks
 from bus.core.peer.limits import Limits
@@ -52,22 +50,6 @@ def test_the_check_after_the_last_notification_is_not_rare() -> None:
     acks.next_check(NOW, ready=True)
 
     assert acks.next_check(NOW, ready=True) == NOW + DELAY_S
-
-
-@clause("BUS-RELAY-9", "BUS-RELAY-11")
-@pytest.mark.parametrize(("count", "size"), [(4, 1), (1, 500), (2, 250)])
-def test_half_a_window_of_notifications_is_urgent(count: int, size: int) -> None:
-    """Their sender would wait for room, or drop notifications."""
-    acks = DelayedAcks(LIMITS, new_alarm())
-    for number in range(1, count):
-        notified(acks, number, NOW, size)
-        assert not acks.is_urgent
-    notified(acks, count, NOW, size)
-
-    assert acks.is_urgent
-    assert acks.is_due(NOW)
-    acks.take(1, 1)
-    assert not acks.is_urgent
 
 
 @clause("BUS-RELAY-10")

@@ -73,37 +73,6 @@ def run(driver: Driver, until: Callable[[], bool]) -> None:
         driver.poll(0.1)
 
 
-@clause("BUS-DISC-2", "BUS-DISC-3")
-def test_machines_of_one_host_find_each_other(driver: Driver) -> None:
-    """Each receives the announcements of the other, whichever starts first."""
-    first, second = Party(driver, "a"), Party(driver, "bb")
-    first.announcer.start()
-    run(driver, lambda: first.discovery.due_at > 0)
-    second.announcer.start()
-    run(driver, lambda: bool(first.changes and second.changes))
-    assert first.changes == [(Change.FOUND, "bb")]
-    assert second.changes == [(Change.FOUND, "a")]
-    assert [each.name for each in first.announcer.machines()] == ["bb"]
-    first.announcer.stop()
-    second.announcer.stop()
-
-
-@clause("BUS-DISC-12")
-def test_a_master_announces_its_shutdown(driver: Driver) -> None:
-    """The others do not wait for the lease."""
-    first, second = Party(driver, "a"), Party(driver, "bb")
-    first.announcer.start()
-    second.announcer.start()
-    run(driver, lambda: bool(first.changes))
-    second.announcer.stop()
-    second.announcer.stop()
-    run(driver, lambda: len(first.changes) == 2)
-    assert first.changes[1] == (Change.LEFT, "bb")
-    assert first.announcer.machines() == []
-    first.announcer.stop()
-    assert driver.sockets == 0
-
-
 @clause("BUS-DISC-12")
 def test_a_silent_machine_expires(driver: Driver) -> None:
     """Even if no datagram arrives: a timer fires at the end of the lease."""

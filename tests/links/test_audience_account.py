@@ -17,8 +17,7 @@ from bus.links.send_batch import SendBatch
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
-from tests.links.notifying import Notifier, missing
-from tests.links.posting import Process
+from tests.links.outbox import Notifier, Process, missing
 from tests.strikes import Blow, everywhere
 
 if TYPE_CHECKING:
@@ -107,49 +106,6 @@ def test_notifications_of_bytes_share_one_place_in_the_inbox() -> None:
     process.round()
     assert [number for number, _ in notifier.came()] == [*range(1, 101)]
     assert is_empty(process)
-
-
-@clause("BUS-MSG-15")
-@pytest.mark.parametrize("command_first", [False, True])
-def test_commands_and_notifications_of_a_task_keep_their_order(
-    *, command_first: bool
-) -> None:
-    """One process may receive both, so one batch ends the other."""
-    process = Process()
-    notifier = Notifier(process)
-    came: list[Any] = []
-
-    def command(payload: bytes) -> None:
-        batch = notifier.send_batches.get("far")
-        if batch is None or not batch.add(payload):
-            assert notifier._begin_send_batch("far", process.entry, payload, None)
-
-    notifier._router = _Router()  # type: ignore[misc, assignment]
-    if command_first:
-        command(b"0")
-    notifier.notify_numbers(1)
-    command(b"1")
-    notifier.notify_numbers(1)
-    command(b"2")
-    posted, _ = process.host.take()
-    for each in posted:
-        came += each.payloads  # type: ignore[union-attr]
-    assert came == [b"0"] * command_first + [b"1..", b"1", b"2..", b"2"]
-
-
-class _Router:
-    @staticmethod
-    def waits_s() -> float:
-        return 0.0
-
-
-@clause("BUS-MSG-1")
-def test_a_notifier_with_a_local_subscriber_posts_each_by_itself() -> None:
-    process = Process()
-    notifier = Notifier(process)
-    notifier.entry.audience = ("a subscriber",)  # type: ignore[assignment]
-    assert not notifier.notify_bytes(b"1")
-    assert not process.host.inbox.items
 
 
 @clause("BUS-MSG-15")

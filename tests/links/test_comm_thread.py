@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,13 +14,13 @@ from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
-from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.comm_threads import comm_of, held
 from tests.kit.tasks import Holder, Reader
 from tests.links.processes import brokers, commands, linked, serving
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from bus import Bus, Response
+    from bus import Bus
     from bus.core.wire import Frame
     from bus.links.comm_thread import CommThread
     from queuebroker.testing import Run
@@ -40,18 +39,6 @@ def test_threads_do_not_grow_with_links() -> None:
             counts.append([len(serving(each)) for each in (master, *others)])
     # One serves the links, and two accept: one of the process, one of the master.
     assert set(counts[0]) == set(counts[1]) == {3}
-
-
-def test_after_close_nothing_of_it_runs() -> None:
-    with processes(3) as [_, bus, other]:
-        Reader(other)
-        bus.call("reader", 1)
-        bus.close()
-        assert not any("machine/p1" in name for name in serving(bus))
-        helpers = comm_of(bus)._link_pool.helpers.threads
-        assert helpers
-        assert not any(each.is_alive() for each in helpers)
-        bus.close()  # a second close is harmless
 
 
 # Frames.
@@ -131,19 +118,6 @@ def _counted(comm: CommThread) -> list[None]:
     return rounds
 
 
-@clause("BUS-CHAN-3", "BUS-RELAY-6")
-def test_to_send_does_not_wait_for_a_link_that_is_being_made() -> None:
-    """BUS-RELAY-6, BUS-CHAN-3: even if the peer does not accept."""
-    with processes(2) as [bus, other]:
-        reader = Reader(other)
-        until(lambda: linked(bus) == {"p1"}, "they know one another")
-        with held(bus):
-            for number in range(3):
-                bus.command("reader", number)
-        reader.has(3)
-        assert reader.got == [0, 1, 2]
-
-
 @clause("BUS-CHAN-2", "BUS-CHAN-3")
 def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
     """BUS-CHAN-3: a helper dials, and the comm thread serves the links meanwhile."""
@@ -193,25 +167,6 @@ def test_messages_under_way_when_a_bus_is_closed_arrive(
             assert not any("machine/p1" in name for name in serving(other))
             reader.has(500)
             assert reader.got == list(range(500))
-
-
-def test_answers_under_way_when_a_bus_is_closed_arrive() -> None:
-    with processes(2) as [bus, other]:
-        Reader(other)
-        outcomes: list[Response] = []
-        asker = bus.register("asker")
-        bus.call("reader", 0)
-        with held(other):
-            for number in range(20):
-                asker.command("reader", number, on_response=outcomes.append)
-            settled(bus)
-            closing = threading.Thread(target=other.close, args=(LIMIT_S,))
-            closing.start()
-        closing.join(LIMIT_S)
-        until(lambda: len(outcomes) == 20, "each command has its outcome")
-        # Each was answered, or its addressee left before reading it.
-        payloads = [each.payload for each in outcomes if each.error is None]
-        assert payloads == sorted(payloads)
 
 
 def test_close_does_not_wait_for_a_peer_that_does_not_read() -> None:

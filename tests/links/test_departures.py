@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
 
-from bus import BusConfig, BusFullError, UnresolvedError
 from bus.core.wire import Eliminate, Role
 from bus.testing import memory_bus
 from queuebroker.testing import explore
@@ -22,50 +20,13 @@ from tests.support import LIMIT_S, Threads, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus import Bus, Incoming
+    from bus import Bus
     from bus.core.wire import Frame
     from bus.links.comm_thread import CommThread
     from queuebroker.testing import Run
 
 
 # Processes that join and leave.
-
-
-def test_a_process_closes_while_another_searches() -> None:
-    with processes(3) as [bus, searcher, leaver]:
-        Reader(leaver, "other")
-        searcher.call("other", 1)
-        searcher.command("reader", 5)
-        until(lambda: bool(_searches(searcher)), "it is searched for")
-        leaver.close()
-        reader = Reader(bus)
-        reader.has(1)
-        assert reader.got == [5]
-
-
-@pytest.mark.deep
-def test_a_name_is_still_found_after_a_searching_process_closes() -> None:
-    with processes(3) as [bus, searcher, _]:
-        searcher.register("asker").command("reader", 5)
-        until(lambda: bool(_searches(searcher)), "it is searched for")
-        searcher.close()
-        reader = Reader(bus)
-        assert bus.call("reader", 1) == 1
-        assert reader.got == [1]
-
-
-def test_another_becomes_master_when_the_first_leaves() -> None:
-    with processes(3) as [bus, heir, third]:
-        reader = Reader(heir)
-        third.call("reader", 1)
-        bus.close()
-        assert third.call("reader", 2) == 2
-        late = Reader(third, "late")
-        assert heir.call("late", 3) == 3
-        assert comm_of(heir).remote.topology.role is Role.MASTER
-        with memory_bus(process="p3", beside=heir, config=PATIENT) as newcomer:
-            assert newcomer.call("late", 4) == 4
-        assert (reader.got, late.got) == ([1, 2], [3, 4])
 
 
 @pytest.mark.parametrize("who", ["slaves", "master and heir", "all"])
@@ -106,21 +67,6 @@ def test_the_heir_ends_before_the_master_has_left() -> None:
         with memory_bus(process="late", beside=third, config=PATIENT) as newcomer:
             assert newcomer.call("reader", 2) == 2
         assert reader.got == [1, 2]
-
-
-def test_two_machines_meet_and_one_leaves() -> None:
-    with memory_bus(process="p0", config=PATIENT) as bus:
-        with memory_bus(
-            process="q0", machine="other", beside=bus, config=PATIENT
-        ) as other:
-            reader = Reader(other)
-            assert bus.call("ism://other/reader", 1) == 1
-        with memory_bus(
-            process="q1", machine="other", beside=bus, config=PATIENT
-        ) as again:
-            second = Reader(again)
-            assert bus.call("ism://other/reader", 2) == 2
-        assert (reader.got, second.got) == ([1], [2])
 
 
 # Decisions made while another one is being carried out.
@@ -228,60 +174,6 @@ def under_some_schedules(program: Callable[[Run], object], times: int = 1) -> No
         random=schedules(50 * times),
         seed=1,
     )
-
-
-@clause("BUS-CHAN-1")
-def test_a_call_to_another_process_is_answered() -> None:
-    def program(_run: Run) -> None:
-        with processes(2) as [bus, other]:
-            Reader(other)
-            with suppress(UnresolvedError):  # on a slow machine the search may time out
-                assert bus.call("reader", 3, timeout=None) == 3
-
-    under_some_schedules(program)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("leaves", [False, True])
-def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
-    """Each arrives once, or is returned; in order (BUS-MSG-15, BUS-DEREG-4)."""
-    small = BusConfig(window=2, task_fifo_messages=2, link_frames=2)
-
-    def program(run: Run) -> None:
-        got: list[int] = []
-        back: list[int] = []
-
-        def reads(message: Incoming) -> None:
-            got.append(message.payload)
-
-        with processes(2, small) as [bus, other]:
-            one, two = bus.thread(), bus.thread()
-            task = bus.register("f", thread=one, capacity=1, on_command=reads)
-            here = other.here()
-            sender = other.register(
-                "sender",
-                thread=here,
-                on_undelivered=lambda given: back.append(_number(given.payload)),
-            )
-            moving = run.spawn(task.move, two)
-            sent = 0
-            for number in range(6):
-                with suppress(BusFullError):
-                    sender.command("f", number, timeout=None)
-                    sent += 1
-            moving.join()
-            if leaves:
-                task.deregister()
-                bus.register("f", thread=one, on_command=reads)
-            rounds = 0
-            while len(got) + len(back) < sent and rounds < 300:
-                here.poll(0.5)
-                rounds += 1
-            assert sorted(got + back) == sorted(set(got + back))
-            assert len(got) + len(back) == sent
-            assert got == sorted(got)
-
-    explore(program, bound=0, limit=20, random=schedules(40), seed=1)
 
 
 def _lose(comm: CommThread, peer: Any) -> list[Any]:

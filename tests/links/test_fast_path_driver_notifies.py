@@ -9,7 +9,6 @@ import pytest
 
 import bus
 from bus.message import Incoming, Kind
-from bus.rights import Credentials, Rights
 from specs.clauses import clause
 from tests.kit.clock import Clock
 from tests.links.alone import Alone
@@ -24,52 +23,6 @@ if TYPE_CHECKING:
 
 # The subscribers of these tests are in two processes.
 TWO = ("s3", "s1", "s3")
-
-
-@clause("BUS-CHAN-7", "BUS-RELAY-7", "BUS-FLOW-7")
-def test_a_lone_notification_goes_to_each_subscribed_process_once() -> None:
-    talk = Driven(*TWO)
-    peers = [*talk.near.remote.topology.peers.values()]
-    posted = [peer.notifications.posted for peer in peers]
-    number = talk.stage.world.number()
-
-    assert talk.notify(number)
-
-    assert len({link for link, _ in talk.put}) == len(talk.put) == 2
-    talk.arrive()
-    assert talk.heard(number) == [1, 1, 1]
-    assert [peer.notifications.posted for peer in peers] == [n + 1 for n in posted]
-    assert [peer.notifications.taken for peer in peers] == [n + 1 for n in posted]
-    assert not any(peer.audience.in_transit for peer in peers)
-    assert talk.source.no_subscriber == 0
-
-
-@clause("BUS-RELAY-10")
-def test_a_notification_goes_to_the_new_link_of_its_process() -> None:
-    talk = Driven()
-    assert talk.notify(talk.stage.world.number())
-    talk.arrive()
-    old = talk.to.session.link
-    talk.stage.cut("s2", "s3")
-    talk.stage.soon(2.0)
-    talk.driver._commanded_at = 0.0
-    number = talk.stage.world.number()
-
-    assert talk.notify(number)
-
-    [(link, _)] = talk.put
-    assert link == talk.to.session.link != old
-    talk.arrive()
-    assert talk.heard(number) == [1]
-
-
-@clause("BUS-FLOW-7")
-def test_each_notification_that_bypasses_the_comm_thread_is_counted_once() -> None:
-    talk = Driven(*TWO)
-
-    assert talk.notify()
-
-    assert (talk.audience.delivered, talk.audience.waiting) == (1, (0, 0))
 
 
 @clause("BUS-MSG-4")
@@ -91,20 +44,8 @@ def test_a_notification_without_subscribers_is_counted_and_not_sent(
     assert talk.all_accounts() == before
 
 
-@clause("BUS-SEC-1")
-def test_a_guest_without_the_right_gets_no_notification() -> None:
-    talk = Driven("s3", "s1")
-    talk.to.credentials = Credentials(1, Rights(subscribe=()))
-    number = talk.stage.world.number()
-
-    assert talk.notify(number)
-
-    assert len(talk.put) == 1
-    talk.arrive()
-    assert talk.heard(number) == [0, 1]
-
-
-# Reasons to post it as usual: then no process gets it at once.
+# Reasons to post it as usual: then no process gets it at once. Those of one process
+# are tested in `tests.simulate.test_fast_path_notifications`; here by one of them.
 
 
 def _posted_before(talk: Driven) -> None:
@@ -135,33 +76,8 @@ def _no_lease(talk: Driven) -> None:
     talk.leases = False
 
 
-def _no_link(talk: Driven) -> None:
-    _last(talk).session.detach()
-
-
 def _no_room(talk: Driven) -> None:
     _last(talk).audience.under_way = LIMITS.window
-
-
-def _waiting_notification(talk: Driven) -> None:
-    peer = _last(talk)
-    peer.session.pause()
-    talk.near.remote.outbound_messages.notify([peer], talk.source, 1, 0)
-    peer.session._held = None
-
-
-def _queued_command(talk: Driven) -> None:
-    talk.stage.hold(talk.subscribers[1])
-    talk.command(talk.notifier, "reader/1", LIMITS.window + 1)
-    talk.stage.soon()
-
-
-def _not_introduced(talk: Driven) -> None:
-    _last(talk).announced.discard(talk.source.relay)
-
-
-def _gap_at_a_peer(talk: Driven) -> None:
-    _last(talk).count_dropped(talk.outbound_run())
 
 
 def _gap_before_the_relays(talk: Driven) -> None:
@@ -184,12 +100,7 @@ def _last(talk: Driven) -> Any:
         _sending,
         _pending_action,
         _no_lease,
-        _no_link,
         _no_room,
-        _waiting_notification,
-        _queued_command,
-        _not_introduced,
-        _gap_at_a_peer,
         _gap_before_the_relays,
     ],
 )

@@ -210,28 +210,6 @@ def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) 
     assert comm_of(one).watcher is None
 
 
-def test_the_monitor_reports_only_frames_of_the_requested_types(three: Three) -> None:
-    near, one, _ = three
-    heard(near, "two", "HELLO", "BYE")
-    one.call("t/two", 1)
-
-    assert [each["type"] for each in heard(near, "two")["frames"]] == ["HELLO"]
-
-
-def test_each_listener_receives_all_frames(three: Three) -> None:
-    near, one, _ = three
-    asker = near.register("asker", thread=near.here())
-    asked = {"frames": ["MSG"]}
-    asker.call(inspector_of("two"), asked)
-    heard(near, "two", "MSG")
-
-    one.call("t/two", 1)
-
-    told = heard(near, "two", "MSG")
-    assert len(told["frames"]) == 2
-    assert asker.call(inspector_of("two"), asked) == told
-
-
 @pytest.mark.parametrize("wrong", [3, "MSG", ["NOTHING"], [["MSG"]], {"MSG": 1}])
 def test_a_filter_that_is_no_list_of_types_is_rejected(
     three: Three, wrong: Any

@@ -1,20 +1,27 @@
-"""`InboundDelivery`: delivers to tasks with room, without room, and that leave."""
+"""`InboundDelivery`: delivers to tasks with room, without room, and that leave.
+
+Commands that arrived together in a run stay together while they are held back.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bus.core.local.inbound_run import InboundRun
+from bus.core.wire import Lengths
 from bus.errors import BusFullError
 from bus.links.inbound_delivery import InboundDelivery
+from bus.threads.account import Account
 from bus.threads.host_thread import move
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
+from tests.kit.messages import inbound_run
 from tests.links.receiving_process import (
     BYTES_MAX,
     MESSAGES_MAX,
@@ -35,45 +42,90 @@ def under_every_schedule(program: Callable[[Run], object], *, bound: int = 2) ->
     explore(program, bound=bound, limit=schedules(1_500), random=schedules(150), seed=1)
 
 
+def _run(process: ReceivingProcess, *payloads: bytes) -> InboundRun:
+    return inbound_run(payloads, process.entry, process.held.far, receipt=None)
+
+
+def _arrives(process: ReceivingProcess, *items: Any) -> None:
+    process.held.inbound_delivery.deliver(process.entry, list(items))
+
+
+def _take(process: ReceivingProcess) -> list[bytes]:
+    """Read all messages in the task's inbox; return their payloads."""
+    read = []
+    for item in process.host.inbox.take_now():
+        read += [each.payload for each in item.rest()]
+    account = process.reader.account
+    account.extracted += len(read)
+    account.extracted_bytes += sum(map(len, read))
+    return read
+
+
 @pytest.fixture
 def process() -> ReceivingProcess:
     return ReceivingProcess(capacity=2)
 
 
-def test_messages_with_room_are_delivered_at_once(process: ReceivingProcess) -> None:
-    process.held.arrive(*process.commands(1, 2))
-    assert len(process.held.inbound_delivery) == 0
-    process.serve()
-    assert process.reader.read == [1, 2]
-
-
-@clause("BUS-FLOW-1", "BUS-CHAN-6")
+@clause("BUS-FLOW-1", "BUS-FLOW-2", "BUS-CHAN-6")
 @pytest.mark.parametrize("size", [1, 2**19])
-def test_messages_that_arrive_together_are_delivered_up_to_the_room(
-    size: int,
+@pytest.mark.parametrize("together", [False, True])
+def test_messages_without_room_are_held_back_until_the_task_reads(
+    size: int, *, together: bool
 ) -> None:
-    """The rest is held back, and delivered in order as the task reads."""
+    """They are delivered in order as the task reads."""
     process = ReceivingProcess(capacity=3)
-    process.held.arrive_together(*process.commands(1, size=size))
-    process.held.arrive_together(*process.commands(2, 3, 4, 5, size=size))
+    commands = process.commands(1, 2, 3, 4, 5, size=size)
+    (process.held.arrive_together if together else process.held.arrive)(*commands)
     room = min(3, 2**20 // size)  # the room of a clerk
     assert process.reader.account.unread == room
     assert len(process.held.inbound_delivery) == 5 - room
     process.serve()
     assert process.reader.read == [1, 2, 3, 4, 5]
-
-
-@clause("BUS-FLOW-2")
-def test_messages_without_room_are_held_back_until_the_task_reads(
-    process: ReceivingProcess,
-) -> None:
-    process.held.arrive(*process.commands(1, 2, 3, 4, 5))
-    assert len(process.held.inbound_delivery) == 3
-    assert process.held.inbound_delivery.holds(process.entry)
-    assert process.reader.account.unread == 2
-    process.serve()
-    assert process.reader.read == [1, 2, 3, 4, 5]
     assert not process.held.inbound_delivery.holds(process.entry)
+
+
+@pytest.mark.parametrize("as_run", [False, True])
+def test_held_messages_of_a_deregistered_task_are_discarded(
+    process: ReceivingProcess, *, as_run: bool
+) -> None:
+    """The sender's process learns which ones were read, and resends the rest."""
+    deliver = process.held.inbound_delivery.deliver
+    for payloads in ([b"1", b"2", b"3", b"4"], [b"5"]):
+        some: Any = process.commands(*payloads)
+        deliver(process.entry, [_run(process, *payloads)] if as_run else some)
+        process.station.exchange.deregister(process.entry, final=False)
+        process.serve()
+    assert len(process.held.inbound_delivery) == 0
+    assert process.reader.read == []
+
+
+@pytest.mark.parametrize("as_run", [False, True])
+@pytest.mark.parametrize(
+    ("overflow", "read", "lost", "cut"),
+    [
+        ("drop-newest", [b"1", b"2"], [b"3"], []),
+        ("drop-oldest", [b"2", b"3"], [b"1"], []),
+        ("disconnect", [b"1", b"2"], [], [b"3"]),
+    ],
+)
+def test_a_task_whose_policy_decides_at_once_is_never_waited_for(
+    overflow: Overflow,
+    read: list[bytes],
+    lost: list[bytes],
+    cut: list[bytes],
+    *,
+    as_run: bool,
+) -> None:
+    process = ReceivingProcess(capacity=2, overflow=overflow)
+    payloads = [b"1", b"2", b"3"]
+    if as_run:
+        _arrives(process, _run(process, *payloads))
+    else:
+        process.held.arrive(*process.commands(*payloads))
+    assert len(process.held.inbound_delivery) == 0
+    assert (process.held.far.lost, process.reader.cut) == (lost, cut)
+    process.serve()
+    assert process.reader.read == read
 
 
 def test_nothing_is_held_back_behind_another_task(process: ReceivingProcess) -> None:
@@ -82,59 +134,6 @@ def test_nothing_is_held_back_behind_another_task(process: ReceivingProcess) -> 
     process.host.poll(0)
     process.host.poll(0)
     assert clerk.read == [4]
-
-
-def test_held_messages_of_a_deregistered_task_are_discarded(
-    process: ReceivingProcess,
-) -> None:
-    """The sender's process learns which ones were read, and resends the rest."""
-    process.held.arrive(*process.commands(1, 2, 3, 4))
-    process.station.exchange.deregister(process.entry, final=False)
-    process.held.arrive(*process.commands(5))
-    process.serve()
-    assert len(process.held.inbound_delivery) == 0
-    assert process.reader.read == []
-
-
-def test_held_messages_follow_a_task_that_moves(process: ReceivingProcess) -> None:
-    process.held.arrive(*process.commands(1, 2, 3, 4))
-    there = ThreadManager("there")
-    with Threads() as threads:
-
-        def serves() -> None:
-            there.adopt()
-            while len(process.reader.read) < 4:
-                there.poll(None)
-
-        move(process.entry, there)
-        threads.start(serves)
-    assert process.reader.read == [1, 2, 3, 4]
-    assert set(process.reader.threads) == {"there"}
-
-
-def test_a_task_that_drops_the_newest_is_never_waited_for() -> None:
-    process = ReceivingProcess(capacity=2, overflow="drop-newest")
-    process.held.arrive(*process.commands(1, 2, 3, 4))
-    assert len(process.held.inbound_delivery) == 0
-    assert process.held.far.lost == [3, 4]
-    process.serve()
-    assert process.reader.read == [1, 2]
-
-
-def test_a_task_that_drops_the_oldest_is_never_waited_for() -> None:
-    process = ReceivingProcess(capacity=2, overflow="drop-oldest")
-    process.held.arrive(*process.commands(1, 2, 3, 4))
-    assert len(process.held.inbound_delivery) == 0
-    assert process.held.far.lost == [1, 2]
-    process.serve()
-    assert process.reader.read == [3, 4]
-
-
-def test_a_task_that_asked_to_be_cut_off_is() -> None:
-    process = ReceivingProcess(capacity=2, overflow="disconnect")
-    process.held.arrive(*process.commands(1, 2, 3))
-    assert len(process.held.inbound_delivery) == 0
-    assert process.reader.cut == [3]
 
 
 @clause("BUS-FLOW-3")
@@ -192,18 +191,6 @@ def test_a_gap_is_reported_even_if_the_message_that_carries_it_is_dropped(
     account = heard._account
     assert account.missed == sum(gaps.values())
     assert account.missed + account.dropped + account.refused == sum(told)
-
-
-def test_a_notification_waits_behind_commands_that_are_held_back(
-    process: ReceivingProcess,
-) -> None:
-    heard = process.heard()
-    process.held.arrive(
-        *process.commands(1, 2, 3), process.held.notification(process.entry, heard, 4)
-    )
-    assert len(process.held.inbound_delivery) == 2
-    process.serve()
-    assert process.reader.read == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("size", [1, BYTES_MAX // 2])
@@ -303,6 +290,115 @@ class _Answer:
         self._to = entry
 
 
+# Runs.
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-2")
+@pytest.mark.parametrize("overflow", ["error", "block"])
+def test_the_part_of_a_run_without_room_is_held_back_and_delivered_as_runs(
+    overflow: Any,
+) -> None:
+    process = ReceivingProcess(capacity=2, overflow=overflow)
+    _arrives(process, _run(process, b"1", b"2", b"3"), _run(process, b"4", b"5", b"6"))
+    assert process.reader.account.unread == 2
+    assert len(process.held.inbound_delivery) == 4
+
+    read = [_take(process)]
+    while process.held.inbound_delivery.holds(process.entry):
+        process.held.inbound_delivery.resume(process.entry)
+        assert all(type(each) is InboundRun for each in process.host.inbox.items)
+        read.append(_take(process))
+
+    assert list(chain(*read)) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert len(process.held.inbound_delivery) == 0
+
+
+@clause("BUS-MSG-15")
+def test_runs_and_held_messages_do_not_overtake_one_another() -> None:
+    process = ReceivingProcess(capacity=1)
+    _arrives(process, *process.commands(b"1", b"2"))
+    _arrives(process, _run(process, b"3", b"4"))
+    _arrives(process, *process.commands(b"5"))
+
+    read = []
+    for _ in range(5):
+        [item] = process.host.inbox.take_now()
+        read.append(item.payload if type(item) is not InboundRun else item.payloads[0])
+        process.reader.account.extracted += 1
+        process.reader.account.extracted_bytes += 1
+        process.held.inbound_delivery.resume(process.entry)
+
+    assert read == [b"1", b"2", b"3", b"4", b"5"]
+    assert not process.held.inbound_delivery.holds(process.entry)
+
+
+@clause("BUS-MSG-15")
+def test_a_run_waits_behind_held_messages_even_if_there_is_room_by_now() -> None:
+    """The task has read a message, and not checked for held ones yet."""
+    process = ReceivingProcess(capacity=1)
+    _arrives(process, _run(process, b"1", b"2"))
+    read = _take(process)
+
+    _arrives(process, _run(process, b"3"))
+    while process.host.inbox.items:
+        read += _take(process)
+        process.held.inbound_delivery.resume(process.entry)
+
+    assert read == [b"1", b"2", b"3"]
+
+
+@clause("BUS-FLOW-1")
+def test_one_that_is_longer_than_all_the_room_is_given_alone() -> None:
+    process = ReceivingProcess(capacity=100)
+    long = bytes(2**20 + 1)
+
+    _arrives(process, _run(process, long, long))
+
+    assert process.reader.account.unread == 1
+    assert len(process.held.inbound_delivery) == 1
+    assert _take(process) == [long]
+    process.held.inbound_delivery.resume(process.entry)
+    assert not process.held.inbound_delivery.holds(process.entry)
+
+
+def test_a_run_that_is_held_back_follows_a_task_that_moves() -> None:
+    process, there = ReceivingProcess(capacity=1), ThreadManager("there")
+    _arrives(process, _run(process, b"1", b"2", b"3"))
+    _take(process)
+
+    process.entry.host, process.entry.mailbox.held = there, False
+    process.held.inbound_delivery.resume(process.entry)
+
+    assert [list(each.payloads) for each in there.inbox.items] == [[b"2"]]
+    assert len(process.held.inbound_delivery) == 1
+
+
+@clause("BUS-FLOW-2")
+@pytest.mark.parametrize("bytes_max", [100, 4])
+def test_a_reader_gets_held_messages_once_half_of_its_room_is_free(
+    bytes_max: int,
+) -> None:
+    """Else each read releases a single message, which takes thirty times as long."""
+    account = Account(messages_max=4, bytes_max=bytes_max, overflow="block")
+    account.admit_run_locked(Lengths.of([1, 1, 1, 1]))
+    half_free = [account.is_half_free]
+    for _ in range(4):
+        account.extracted += 1
+        account.extracted_bytes += 1
+        half_free.append(account.is_half_free)
+
+    assert half_free == [False, False, True, True, True]
+
+
+@clause("BUS-FLOW-2")
+def test_an_empty_account_has_half_of_its_room_free_at_any_capacity() -> None:
+    account = Account(messages_max=1, bytes_max=1, overflow="block")
+    assert account.is_half_free
+
+    account.admit_run_locked(Lengths.of([5]))
+    assert not account.is_half_free
+
+
 # In every schedule.
 
 
@@ -317,6 +413,7 @@ def test_all_is_given_once_and_in_order_however_it_is_read(capacity: int) -> Non
         run.spawn(process.held.arrive, *process.commands(*numbers), name="comes")
         while len(process.reader.read) < len(numbers):
             process.host.poll(None)
+            assert process.reader.account.unread <= capacity
         assert process.reader.read == numbers
 
     under_every_schedule(program)
@@ -353,19 +450,6 @@ def test_all_is_given_though_another_sends_to_that_task_too() -> None:
         assert [each for each in read if each > 5] == accepted
 
     under_every_schedule(program, bound=1)
-
-
-def test_the_bound_holds_in_every_schedule() -> None:
-    def program(run: Run) -> None:
-        process = ReceivingProcess(capacity=2)
-        most = 0
-        run.spawn(process.held.arrive, *process.commands(1, 2, 3), name="comes")
-        while len(process.reader.read) < 3:
-            process.host.poll(None)
-            most = max(most, process.reader.account.unread)
-        assert most <= 2
-
-    under_every_schedule(program)
 
 
 def test_all_is_given_though_the_task_moves() -> None:

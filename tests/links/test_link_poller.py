@@ -53,17 +53,6 @@ def sleep(driver: Driver, inbox: Inbox, deadline: float | None = None) -> None:
     polled.wait(inbox, lambda: bool(inbox.items), deadline)
 
 
-def test_a_post_wakes_the_owner_that_sleeps_at_the_sockets() -> None:
-    inbox = Inbox()
-    driver = Driver(lambda: inbox.push("item"))
-
-    sleep(driver, inbox)
-
-    assert driver.waited == [None]
-    assert driver.woken == 1
-    assert not inbox.arrived.asleep
-
-
 @clause("BUS-ROUTE-4")
 def test_a_wake_up_for_nothing_does_not_cost_the_next_one() -> None:
     """It may concern an earlier event; a shared parker wakes only once per sleep."""

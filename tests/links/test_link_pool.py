@@ -76,47 +76,6 @@ def test_frames_of_one_step_keep_their_order_behind_those_that_wait() -> None:
     under_some_schedules(program)
 
 
-@clause("BUS-CHAN-4", "BUS-CHAN-5")
-def test_frames_for_a_lost_link_are_dropped_in_one_step() -> None:
-    def program(_run: Run) -> None:
-        owner = LinkOwner()
-        owner.open()
-        [far] = owner.connected()
-        far.disconnect()
-        dropped = owner.link_pool.send_all(1, [b"1", b"2"])
-        owner.until(lambda: owner.frames(1))
-        unknown = owner.link_pool.send_all(1, [b"3", b"4"])
-        sending = owner.link_pool.sending
-        owner.close()
-
-        assert (dropped, unknown, sending) == (True, True, False)
-
-    under_some_schedules(program)
-
-
-@clause("BUS-CHAN-8")
-def test_a_full_link_delays_no_other_link() -> None:
-    def program(_run: Run) -> None:
-        owner = LinkOwner(capacity=1)
-        owner.open()
-        full, other = owner.connected(2)
-        for frame in (b"1", b"2"):
-            owner.link_pool.send(1, frame)
-        owner.link_pool.send(2, b"3")
-        received = other.receive(timeout=0)
-        sending = owner.link_pool.sending
-        first = full.receive(timeout=0)
-        owner.link_pool.resume()
-        second = full.receive(timeout=0)
-        still = owner.link_pool.sending
-        owner.close()
-
-        assert (first, second, received) == (b"1", b"2", b"3")
-        assert (sending, still) == (True, False)
-
-    under_some_schedules(program)
-
-
 @clause("BUS-CHAN-8")
 def test_a_peer_that_reads_is_served_while_another_link_stays_full() -> None:
     def program(_run: Run) -> None:
@@ -254,58 +213,29 @@ def test_frames_from_a_closed_link_are_not_reported(capacity: int) -> None:
     under_every_schedule(program, bound=1)
 
 
-def test_the_loss_of_a_closed_link_is_not_reported() -> None:
-    """Even while earlier frames still wait for room."""
+@clause("BUS-CHAN-4", "BUS-CHAN-5")
+@pytest.mark.parametrize("waits", [False, True])
+def test_frames_for_a_lost_link_are_discarded(*, waits: bool) -> None:
+    """Also those that have waited for room in it."""
 
     def program(_run: Run) -> None:
         owner = LinkOwner(capacity=1)
         owner.open()
         [far] = owner.connected()
-        for _ in range(3):
+        for _ in range(3 * waits):
             owner.link_pool.send(1, b"x")
-        owner.link_pool.hang_up(1)
+        assert owner.link_pool.sending is waits
         far.disconnect()
-        owner.turn()
-        sending = owner.link_pool.sending
-        owner.close()
-        assert owner.came == []
-        assert not sending
-
-    under_some_schedules(program)
-
-
-@clause("BUS-CHAN-4")
-def test_frames_sent_on_a_lost_link_are_discarded() -> None:
-    def program(_run: Run) -> None:
-        owner = LinkOwner(capacity=1)
-        owner.open()
-        [far] = owner.connected()
-        far.disconnect()
-        for _ in range(3):
-            owner.link_pool.send(1, b"x")
-        assert not owner.link_pool.sending
+        dropped = [owner.link_pool.send_all(1, [b"1", b"2"])] * (not waits)
         owner.until(lambda: owner.came)
-        owner.link_pool.send(1, b"x")
+        dropped += [owner.link_pool.send(1, b"x")]
+        dropped += [owner.link_pool.send_all(1, [b"3", b"4"])]
+        sending = owner.link_pool.sending
         owner.link_pool.hang_up(1)
         owner.close()
+        assert all(dropped)
+        assert not sending
         assert owner.came == [(1, None)]
-
-    under_some_schedules(program)
-
-
-def test_frames_that_wait_for_room_are_discarded_with_their_link() -> None:
-    def program(_run: Run) -> None:
-        owner = LinkOwner(capacity=1)
-        owner.open()
-        [far] = owner.connected()
-        for _ in range(3):
-            owner.link_pool.send(1, b"x")
-        before = owner.link_pool.sending
-        far.disconnect()
-        owner.turn()
-        after = owner.link_pool.sending
-        owner.close()
-        assert (before, after) == (True, False)
 
     under_some_schedules(program)
 
@@ -442,3 +372,33 @@ def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
         assert told == (256, 1)
 
     explore(program, bound=0, limit=1, random=0)
+
+
+@pytest.mark.parametrize("by", ["frame", "inbox", "loss"])
+def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
+    """No wake-up is lost, whichever comes first, and each event is reported once."""
+
+    def program(run: Run) -> None:
+        owner = LinkOwner()
+        owner.open()
+        far = owner.connected(2)
+        asked: list[int] = []
+
+        def wakes(number: int) -> None:
+            if by == "inbox":
+                owner.ask(lambda: asked.append(number))
+            elif by == "frame":
+                far[number].send(b"x")
+            else:
+                far[number].disconnect()
+
+        for number in range(2):
+            run.spawn(wakes, number)
+        run.spawn(owner.ask, lambda: asked.append(7))
+        owner.until(lambda: len(owner.came) + len(asked) == 3)
+        owner.close()
+        told = sorted(link for link, _ in owner.came)
+        assert told == ([] if by == "inbox" else [1, 2])
+        assert sorted(asked) == ([0, 1, 7] if by == "inbox" else [7])
+
+    under_every_schedule(program, limit=1_000)

@@ -20,7 +20,6 @@ from specs.clauses import clause
 from tests.depth import schedules
 from tests.links.link_owner import (
     LinkOwner,
-    rest,
     under_every_schedule,
     under_some_schedules,
 )
@@ -30,35 +29,6 @@ if TYPE_CHECKING:
 
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.testing import Run
-
-
-def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
-    def program(run: Run) -> None:
-        owner, other = LinkOwner(), LinkOwner()
-        owner.open()
-        # Both use one broker manager, so that one can reach the other.
-        other.here.close()
-        broker = QueueBroker("other", manager=owner.manager)
-        other.link_pool.helpers.accept_links(broker, other.made.append)
-        other.link_pool.helpers.dial(["here"], other.made.append)
-
-        def serves() -> None:
-            other.until(lambda: other.made)
-            other.link_pool.send(1, b"hello")
-            other.until(lambda: other.came)
-
-        serving = run.spawn(serves)
-        owner.until(lambda: owner.came)
-        owner.link_pool.send(1, b"welcome")
-        serving.join()
-        owner.close()
-        other.close()
-
-        assert (owner.made, other.made) == ([1], [1])
-        assert owner.frames(1) == [b"hello"]
-        assert other.frames(1)[0] == b"welcome"
-
-    under_some_schedules(program)
 
 
 @clause("BUS-CHAN-3")
@@ -241,37 +211,6 @@ def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
     assert owner.made == [None, None]
 
 
-@clause("BUS-CHAN-3")
-@pytest.mark.usefixtures("no_threads")
-def test_open_fails_and_accepts_no_peer_if_no_thread_can_start() -> None:
-    """The caller gets the error; no peer can connect and wait there."""
-    owner = LinkOwner()
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        owner.open()
-    assert owner.here.closed
-    owner.close()
-
-
-@clause("BUS-CHAN-8")
-def test_frames_of_a_capacity_fit_in_each_direction() -> None:
-    def program(_run: Run) -> None:
-        owner = LinkOwner(capacity=3)
-        owner.open()
-        [far] = owner.connected()
-        for _ in range(3):
-            owner.link_pool.send(1, b"x")
-            far.send(b"y", timeout=0)
-        fits = not owner.link_pool.sending
-        owner.link_pool.send(1, b"x")
-        full = owner.link_pool.sending
-        owner.close()
-
-        assert fits
-        assert full
-
-    under_some_schedules(program)
-
-
 # Shutdown.
 
 
@@ -304,20 +243,6 @@ def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
                 assert queue.remote_disconnected
 
     explore(program, bound=2, limit=schedules(1_500), random=schedules(200), seed=1)
-
-
-def test_frames_that_are_on_the_way_when_all_is_closed_arrive() -> None:
-    def program(_run: Run) -> None:
-        owner = LinkOwner()
-        owner.open()
-        far = owner.connected(2)
-        for number in (1, 2):
-            owner.link_pool.send(number, bytes([number]))
-        owner.link_pool.close()
-        assert [rest(each) for each in far] == [[b"\1"], [b"\2"]]
-        owner.close()
-
-    under_some_schedules(program)
 
 
 def test_after_the_end_nothing_is_made() -> None:

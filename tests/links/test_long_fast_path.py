@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +11,6 @@ import pytest
 
 import bus as bus_package
 import queuebroker
-from bus import BusConfig
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import (
     FOLLOWS_MIN,
@@ -29,14 +27,14 @@ from bus.core.wire import (
     decode_single,
     encode,
 )
-from bus.core.wire.memory_frames import MemoryFrame, Release
-from bus.links.link_memory import LinkMemory
+from bus.core.wire.memory_frames import Release
 from bus.links.rounds import Rounds
 from bus.message import Kind
 from bus.multicast.arena import Arena
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.links.alone import Alone
+from tests.links.memory_ends import Owner, Recipient, all_closed, body_of
 from tests.links.talk import Talk, until_at_rest
 from tests.strikes import everywhere
 from tests.support import Threads, until
@@ -46,6 +44,8 @@ if TYPE_CHECKING:
 
     from bus import Bus
     from tests.strikes import Blow
+
+__all__ = ["all_closed"]  # a fixture
 
 MIB: Final = 2**20
 LONG: Final = bytes(range(256)) * (FOLLOWS_MIN // 256)
@@ -225,48 +225,14 @@ def test_an_interrupted_call_leaves_a_working_memory(
     assert len(points) > 100
 
 
-class Ends:
-    """The memory of a sender and of a receiver, and a link from one to the other."""
-
-    def __init__(self) -> None:
-        config = BusConfig()
-        self.sender = LinkMemory(config, lambda _: os.getpid(), list)
-        self.link(7)
-
-    def link(self, number: int) -> None:
-        """Begin another link, to another receiver."""
-        config = BusConfig()
-        self.number = number
-        self.receiver = LinkMemory(config, lambda _: os.getpid(), list)
-        self._reader = FrameReader()
-
-    def send(self, body: bytes) -> Any:
-        """Send a message; return its body as it arrives, and answer each offer."""
-        run = Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, [body])
-        pieces = [*self.sender.pieces(self.number, Batch(1, 1, 1, 1, [run]))]
-        pieces += [data for _, data in self.sender.end_round()]
-        for piece in pieces:
-            frame = self._reader.read(piece)
-            if isinstance(frame, MemoryFrame):
-                for action in self.receiver.on_frame(self.number, frame):
-                    assert isinstance(action.frame, MemoryFrame)
-                    self.sender.on_frame(self.number, action.frame)
-            elif frame is not None:
-                found = self.receiver.resolve_body(self.number, frame)
-                assert isinstance(found, Batch)
-                [run] = found.runs
-                assert not run.flags & LEASED
-                [arrived] = run.bodies
-        return arrived
+# The memory of a sender and of its recipients, without links.
 
 
-@pytest.fixture
-def ends() -> Iterator[Ends]:
-    made = Ends()
-    yield made
-    made.sender.close()
-    made.receiver.close()
-    gc.collect()
+def sent(owner: Owner, link: int = 1) -> Any:
+    """Return the body of a message as it arrives, once each offer is answered."""
+    [frame] = owner.send(LONG, link)
+    owner.answers()
+    return body_of(frame)
 
 
 def is_leased(body: Any) -> bool:
@@ -275,12 +241,12 @@ def is_leased(body: Any) -> bool:
 
 @clause("MC-29", "QB-ERR-9")
 def test_memory_that_an_interrupt_left_half_changed_is_replaced(
-    ends: Ends, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends.send(LONG)
-    kept = ends.send(LONG)
+    sent(owner)
+    kept = sent(owner)
     assert is_leased(kept)
-    assert ends.sender.shares(7)
+    assert owner.memory.shares(1)
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -288,25 +254,21 @@ def test_memory_that_an_interrupt_left_half_changed_is_replaced(
     with monkeypatch.context() as patched:
         patched.setattr(Arena, "share", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            ends.send(LONG)
+            owner.send(LONG, 1)
 
     # A slab of the new memory would have the number of one of the old memory there.
-    assert [is_leased(ends.send(LONG)) for _ in range(3)] == [False] * 3
-    assert not ends.sender.shares(7)
+    assert [is_leased(sent(owner)) for _ in range(3)] == [False] * 3
+    assert not owner.memory.shares(1)
     assert kept == LONG
-    first = ends.receiver
-    ends.link(8)
-    assert [is_leased(ends.send(LONG)) for _ in range(3)] == [False, True, True]
-    ends.sender.forget(7)
-    del kept
-    first.close()
+    owner.link(2, Recipient())
+    assert [is_leased(sent(owner, 2)) for _ in range(3)] == [False, True, True]
 
 
 @clause("MC-35")
-def test_a_report_for_one_link_leaves_those_of_the_others(ends: Ends) -> None:
-    ends.send(LONG)
-    held = ends.send(LONG)
-    receiver = ends.receiver
+def test_a_report_for_one_link_leaves_those_of_the_others(owner: Owner) -> None:
+    sent(owner)
+    held = sent(owner)
+    receiver = owner.recipients[1].memory
     lent = receiver._lent
     assert lent is not None
     lent.ended_at.append(9)

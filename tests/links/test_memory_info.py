@@ -149,22 +149,6 @@ def test_a_recipient_reports_the_messages_of_which_it_has_a_view(
     assert info_of(recipient).lent == ()
 
 
-@clause("MC-39", "MC-31")
-def test_messages_beyond_the_share_of_a_recipient_are_counted() -> None:
-    owner = Owner(arena_bytes=8 * MIB, arena_share_per_recipient=0.25)
-    owner.link(1, Recipient())
-    owner.prepared(1, size=MIB)
-    slow = [body_of(owner.send(bytes(MIB), 1)[0]) for _ in range(5)]
-
-    found = info_of(owner)
-
-    assert found.messages == counters(shared=2, beyond_share=3, not_mapped=1)
-    [one] = found.recipients
-    assert one.held_bytes == found.share_bytes == 2 * MIB
-    assert one.messages == found.messages
-    del slow
-
-
 @clause("MC-39", "MC-30")
 def test_messages_without_room_are_counted() -> None:
     owner = Owner(arena_bytes=MIB, arena_share_per_recipient=1.0)

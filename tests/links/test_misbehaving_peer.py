@@ -1,15 +1,11 @@
-"""F3: for any misbehaviour of a peer on a real link, others are served, nothing leaks.
-
-`ROWS` lists the tests for each row of the list of possible local attacks.
-"""
+"""F3: for any misbehaviour of a peer on a link, others are served, nothing leaks."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,85 +28,11 @@ from tests.links.misdeeds import STRANGE, VIOLATIONS
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from bus import Bus, Task
     from bus.core.wire import Frame
-
-# For each attack, the tests that show it fails; a test of another file by the name of
-# that file.
-ROWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "name is local peer": (
-        "tests.links.test_other_users:test_another_user_is_refused_although_files_are_open",
-        "tests.links.test_other_users:test_the_credentials_of_a_dialling_process_are_checked",
-        "tests.links.test_other_users:test_the_credentials_of_a_listening_process_are_checked",
-    ),
-    "socket file": (
-        "tests.links.test_other_users:test_a_directory_that_others_may_write_to_is_refused",
-        "tests.links.test_real:test_sockets_are_named_after_bus_and_role_and_go_with_their_processes",
-        "tests.links.test_other_users:test_another_user_is_denied_access",
-        "tests.links.test_run_directory:test_one_that_others_can_enter_or_write_to_is_refused",
-    ),
-    "access list": (
-        "tests.links.test_other_users:test_another_user_is_refused_although_files_are_open",
-        "tests.links.test_other_users:test_the_credentials_of_a_dialling_process_are_checked",
-    ),
-    "wire format": (
-        "test_a_violation_ends_the_link_and_no_other",
-        "test_a_strange_frame_that_is_no_violation_changes_nothing",
-        "tests.core.test_wire_faults:test_a_frame_that_is_cut_short_is_refused",
-        "tests.test_imports:test_nothing_runs_a_string_or_unpacks_foreign_objects",
-    ),
-    "size limits": (
-        "tests.links.test_strangers:test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
-        "test_a_message_that_is_too_long_ends_the_link",
-    ),
-    "depth, and bytes that are no text": (
-        "test_a_violation_ends_the_link_and_no_other",
-    ),
-    "timeouts": (
-        "tests.links.test_strangers:test_a_peer_that_does_not_identify_itself_is_disconnected",
-        "test_a_peer_that_never_greets_on_a_link_is_disconnected",
-        "tests.links.test_strangers:test_a_peer_that_dials_an_unknown_port_is_rejected_at_once",
-        "test_a_peer_that_reads_nothing_delays_no_other",
-    ),
-    "quotas per peer": (
-        "test_searches_of_one_peer_are_bounded",
-        "tests.links.test_quotas:test_a_peer_that_exceeds_a_quota_loses_its_link",
-        "tests.links.test_quotas:test_a_peer_that_reads_no_answers_loses_its_link",
-        "tests.links.test_quotas:test_a_peer_that_acknowledges_nothing_loses_its_link",
-        "test_a_peer_that_reads_nothing_delays_no_other",
-    ),
-    "load before authentication": (
-        "tests.links.test_strangers:test_the_number_of_silent_peers_is_limited",
-        "tests.links.test_strangers:test_a_slave_joins_though_hundreds_say_nothing",
-        "tests.links.test_quotas:test_the_number_of_peers_that_have_not_greeted_is_limited",
-        "tests.links.test_quotas:test_no_long_frame_is_taken_in_before_a_greeting",
-    ),
-    "names": (
-        "test_a_peer_with_an_invalid_greeting_receives_the_reason",
-        "test_a_name_that_is_taken_is_not_given_to_another",
-    ),
-    "descriptors received": (
-        "tests.links.test_strangers:test_unwanted_descriptors_are_closed",
-    ),
-    "errors": (
-        "tests.links.test_strangers:test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
-        "tests.links.test_quotas:test_the_log_says_why_a_link_was_closed",
-        "tests.links.test_quotas:test_the_log_names_a_rejected_peer",
-        "tests.links.test_quotas:test_the_log_gets_only_so_many_lines",
-    ),
-}
-
-
-def test_each_row_has_its_tests() -> None:
-    for names in ROWS.values():
-        for name in names:
-            module, _, function = name.rpartition(":")
-            where = importlib.import_module(module or __name__)
-            assert callable(getattr(where, function)), name
-
 
 # The handshake on a link.
 

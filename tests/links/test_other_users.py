@@ -10,12 +10,10 @@ import pytest
 
 from bus import (
     AccessDeniedError,
-    AccessList,
     BusConfig,
     Role,
     open_bus,
 )
-from bus.links.run_directory import RunDirectory
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.links.processes import linked
@@ -172,13 +170,3 @@ def test_another_user_is_refused_although_files_are_open(
     else:
         assert dialled.startswith("PermissionError")
     assert joined.startswith("AccessDeniedError")
-
-
-@clause("BUS-SEC-3")
-def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
-    base = tmp_path / "b"
-    base.mkdir(mode=0o700)
-    (base / "bus1").mkdir()
-    (base / "bus1").chmod(0o777)
-    with pytest.raises(AccessDeniedError, match="open to others: mode 0777"):
-        RunDirectory("bus1", AccessList(), str(base))

@@ -65,16 +65,6 @@ def test_the_lease_holder_reads_and_the_owner_does_not(led: Led) -> None:
     led.lease.leave(led.inbox)
 
 
-def test_the_owner_reads_again_afterwards(led: Led) -> None:
-    assert led.lease.take(led.inbox)
-    led.lease.leave(led.inbox)
-    led.far.send(b"x")
-
-    led.sockets.until(lambda: led.sockets.came)
-
-    assert led.sockets.came == [(1, b"x")]
-
-
 def test_all_frames_that_have_arrived_are_read_at_once(led: Led) -> None:
     """Else no thread would be woken for the rest."""
     assert led.lease.take(led.inbox)
@@ -127,17 +117,6 @@ def test_time_that_is_up_wakes_it(led: Led) -> None:
 
     assert led.lease.read() == []
     led.lease.leave(led.inbox)
-
-
-def test_one_thread_has_it_at_a_time(led: Led) -> None:
-    other = led.other()
-    assert led.lease.take(led.inbox)
-
-    inbox = Inbox()
-    assert not other.take(inbox)
-    led.lease.leave(led.inbox)
-    assert other.take(inbox)
-    other.leave(inbox)
 
 
 def test_no_lease_is_granted_while_the_owner_has_a_frame_to_receive(led: Led) -> None:

@@ -8,21 +8,15 @@ import re
 import stat
 import subprocess
 from contextlib import ExitStack
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus import (
-    NOREPLY,
     BusyError,
-    CommandTimeoutError,
-    InDoubtError,
     PeerLostError,
     Response,
     Role,
-    Undelivered,
-    UnresolvedError,
     open_bus,
 )
 from bus.links import socket_listeners
@@ -33,9 +27,6 @@ from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import join_both, socket_bus
 from tests.kit.comm_threads import comm_of
-from tests.kit.inspection import all_acknowledged
-from tests.kit.tasks import unwanted
-from tests.links.processes import linked
 from tests.links.real import Far
 from tests.processes import run, start
 from tests.support import LIMIT_S, until
@@ -130,57 +121,7 @@ WITH_PID_1 = """
 """
 
 
-@clause("BUS-ENT-14", "BUS-ENT-12")
-def test_buses_of_other_names_are_other_buses(near: Bus) -> None:
-    with socket_bus("x", name="bus2") as other:
-        near.register("t", on_command=lambda _: "one")
-        other.register("t", on_command=lambda _: "two")
-
-        assert near.call("t") == "one"
-        assert other.call("t") == "two"
-        assert linked(other) == set()
-
-
 # Departures and deaths.
-
-
-@clause("BUS-DEREG-9", "BUS-MOVE-8", "BUS-ENT-17")
-def test_a_killed_process_is_lost_and_its_unread_commands_are_in_doubt(
-    near: Bus,
-) -> None:
-    """The command it was executing is reported as lost with it."""
-    told: list[Undelivered] = []
-    answers: list[Response] = []
-    seen: list[bool] = []
-    watcher = near.register("watcher")
-    watcher.watch("held", lambda presence: seen.append(presence.here))
-    sender = near.register("sender", on_undelivered=told.append)
-    with Far("far") as far:
-        far.started()
-        # It reads the first command, and none of the others.
-        far("made.update(go=__import__('threading').Event())")
-        far("bus.register('held', on_command=lambda m: made['go'].wait(60)) and None")
-        sender.command("held", 0, on_response=answers.append)
-        until(lambda: seen == [True], "it is seen")
-        for number in range(1, 4):
-            sender.command("held", number)
-
-        def taken_but_three() -> bool:
-            peers = list(comm_of(near).remote.topology.peers.values())
-            relays = [relay for peer in peers for relay in peer.all_relays()]
-            return any(relay.asked and relay.under_way == 3 for relay in relays)
-
-        until(taken_but_three, "the first is taken, three are on the link")
-
-        far.kill()
-
-        until(lambda: seen == [True, False], "it is missed")
-        until(lambda: len(told) == 3, "all is told")
-        assert [each.payload for each in told] == [1, 2, 3]
-        assert {type(each.error) for each in told} == {InDoubtError}
-        assert [type(each.error) for each in answers] == [PeerLostError]
-        with pytest.raises((PeerLostError, UnresolvedError)):
-            near.call("held", timeout=0.2)
 
 
 @clause("BUS-NAME-5", "BUS-CHAN-7")
@@ -218,35 +159,6 @@ def test_the_loss_of_a_process_fails_the_question_of_a_task_of_another_bus(
 
         until(lambda: len(got) == 1, "the asker is told")
         assert isinstance(got[0].error, PeerLostError)
-
-
-@clause("BUS-MOVE-1", "BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")
-def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> None:
-    """Commands sent meanwhile follow the task, in order."""
-    sender = near.register("sender", on_undelivered=unwanted)
-    with Far("one") as one, Far("two") as two:
-        one.started()
-        two.started()
-        got: list[int] = []
-        for turn in range(6):
-            here = one if turn % 2 else two
-            here("counter('mover')")
-            for number in range(20):
-                sender.command("mover", turn * 20 + number)
-            here("made['mover'].has(1) or made['mover'].task.deregister()")
-            # Else the registration of the next owner would be rejected (BUS-MOVE-7).
-            until(lambda: "mover" not in owners(near), "the master has heard")
-            got += here("made['mover'].got")
-        two("counter('mover')")
-        got += two(f"made['mover'].has({120 - len(got)}) or made['mover'].got")
-
-        assert got == list(range(120))
-        all_acknowledged(near)
-
-
-def owners(master: Bus) -> dict[str, object]:
-    """Return the process of each name, according to the master."""
-    return dict(comm_of(master).remote.name_registry.users.owners())
 
 
 @pytest.mark.deep
@@ -301,26 +213,6 @@ def test_commands_sent_before_a_bus_is_closed_still_arrive(near: Bus) -> None:
     assert got == list(range(5))
 
 
-@clause("BUS-ROUTE-19", "BUS-FLOW-5")
-def test_a_call_to_a_silent_task_times_out_and_is_not_unresolved(near: Bus) -> None:
-    near.register("silent", on_command=lambda _: NOREPLY)
-    with (
-        socket_bus("asker", role=Role.SLAVE) as asker,
-        pytest.raises(CommandTimeoutError),
-    ):
-        asker.call("silent", timeout=0.3)
-
-
-@clause("BUS-DEREG-12")
-def test_a_bus_closes_in_time_though_no_task_holds_the_name(near: Bus) -> None:
-    with socket_bus("brief", role=Role.SLAVE) as brief:
-        brief.command("nobody", 1)
-        began = monotonic()
-        brief.close(drain=0.1)
-    assert 0.1 <= monotonic() - began < LIMIT_S
-    assert not near.tasks()
-
-
 # Failures to join, and later ones.
 
 
@@ -353,38 +245,3 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
     assert {*names(own_run_directory / "bus1")} <= {"lock"}
     with open_bus(role=Role.MASTER) as bus:
         assert comm_of(bus).remote.topology.has_master
-
-
-@clause("BUS-INIT-6", "BUS-INIT-1")
-def test_no_process_joins_under_the_name_of_the_master(near: Bus) -> None:
-    with Far("far") as far:
-        far.started()
-        with pytest.raises(BusyError, match="process name 'near'"):
-            open_bus(process="near", machine="machine", role=Role.SLAVE)
-        near.register("echo", on_command=lambda message: message.payload)
-        assert far("bus.call('echo', 1)") == 1
-
-
-@clause("BUS-ENT-14", "BUS-MSG-1")
-def test_a_sender_on_two_buses_has_its_own_identity_on_each() -> None:
-    """The number of a task on one bus denotes another task elsewhere."""
-    with (
-        open_bus("bus1", process="near", machine="machine") as near,
-        open_bus("two", process="near", machine="machine") as two,
-        Far("far", bus="two") as far,
-    ):
-        far.started()
-        far("made.update(who=[])")
-        heard = "lambda message: made['who'].append(message.sender.module)"
-        far(f"made.update(f=bus.register('f', on_command={heard}))")
-        with Far("beside") as beside:
-            beside.started()
-            beside("counter('g')")
-            sender = near.register("sender")
-            other = two.register("other")
-            assert sender.call("g", 1) == 1
-            other.call("f")
-            sender.command("f", bus="two")
-            until(lambda: len(far("made['who']")) == 2, "both have come")
-
-        assert far("made['who']") == ["other", "sender"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import pytest
 
 from bus import (
     AccessDeniedError,
-    BusConfig,
     BusyError,
     Role,
     open_bus,
@@ -51,31 +49,6 @@ def test_of_ten_that_start_at_once_one_is_master_and_all_are_joined() -> None:
             assert each(f"bus.call('t{other}', {number})") == number
 
 
-@pytest.mark.deep
-@clause("BUS-INIT-3", "BUS-INIT-15")
-def test_a_slave_works_alone_until_its_master_comes() -> None:
-    with Far("far", role="slave") as far:
-        far.started()
-        far("counter('local')")
-        assert far("bus.call('local', 1)") == 1
-
-        with socket_bus("near", role=Role.MASTER) as near:
-            assert near.call("local", 2, timeout=LIMIT_S) == 2
-            near.register("here", on_command=lambda message: message.payload)
-            assert far("bus.call('here', 3)") == 3
-
-
-@clause("BUS-INIT-1")
-def test_a_bus_has_one_master_and_rejects_a_second(near: Bus) -> None:
-    assert comm_of(near).remote.topology.is_master
-    with pytest.raises(BusyError, match="the master's place on bus 'bus1'"):
-        open_bus(role=Role.MASTER)
-
-    with socket_bus("other") as other:
-        assert not comm_of(other).remote.topology.is_master
-        assert linked(other) == {"near"}
-
-
 @clause("OPEN-1", "BUS-DEREG-9")
 def test_when_the_master_is_killed_another_one_takes_its_place() -> None:
     """Tasks of others stay reachable, and new ones are found."""
@@ -110,49 +83,6 @@ def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
             until(lambda: bool(second(IS_MASTER)), "it is master")
             with socket_bus("third") as third:
                 assert third.call("echo", 1, timeout=LIMIT_S) == 1
-
-
-@pytest.mark.deep
-@clause("BUS-DEREG-2")
-def test_a_slave_that_is_left_alone_gets_the_departure_of_all_others() -> None:
-    """The master has announced nothing, and no other process takes its place."""
-    config = BusConfig(connect_timeout_s=2.0)
-    seen: dict[str, bool] = {}
-    with (
-        Far("first", role="master") as first,
-        Far("second", role="slave") as second,
-        socket_bus("near", role=Role.SLAVE, config=config) as near,
-    ):
-        first.started()
-        second.started()
-        first("bus.register('t/1')")
-        second("bus.register('t/2')")
-        watcher = near.register("watcher")
-        watcher.watch("t/*", lambda p: seen.update({p.address.module: p.here}))
-        until(lambda: seen == {"t/1": True, "t/2": True}, "both are seen")
-
-        first.signal(signal.SIGSTOP)
-        second("bus.close()")
-        first.kill()
-
-        until(lambda: seen == {"t/1": False, "t/2": False}, "both are gone")
-
-
-@clause("OPEN-2", "BUS-ENT-13")
-def test_two_slaves_go_on_while_the_master_is_stopped() -> None:
-    with Far("master", role="master") as master:
-        master.started()
-        with Far("far") as far, socket_bus("near", role=Role.SLAVE) as near:
-            far.started()
-            far("counter('echo')")
-            assert near.call("echo", 0, timeout=LIMIT_S) == 0
-
-            master.signal(signal.SIGSTOP)
-            for number in range(100):
-                assert near.call("echo", number, timeout=LIMIT_S) == number
-            master.signal(signal.SIGCONT)
-
-            assert len(far("made['echo'].has(101) or made['echo'].got")) == 101
 
 
 @clause("OPEN-1", "BUS-INIT-3")
@@ -248,19 +178,6 @@ class _NoThread(_sync.Thread):
             _NoThread.tried += 1
             raise self.error("can't start new thread")
         super().start()
-
-
-@clause("BUS-CHAN-3", "BUS-INIT-1")
-def test_where_no_thread_can_be_started_no_bus_is_opened(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The caller gets the error, and another process takes the free place."""
-    with monkeypatch.context() as patch:
-        patch.setattr(_sync, "Thread", _NoThread)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
-            open_bus(role=Role.MASTER)
-    with open_bus(role=Role.MASTER) as bus:
-        assert bus.machine
 
 
 @clause("BUS-CHAN-3", "BUS-CHAN-9", "OPEN-1")

@@ -20,7 +20,7 @@ from tests.journal.telling import SMALL
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, held, settled
 from tests.kit.journals import BUS_RULES, holds, lines, links, told
-from tests.kit.tasks import Reader, echo
+from tests.kit.tasks import Reader
 from tests.links.processes import commands, linked, subscribed, under_way
 from tests.links.real import Far
 from tests.links.scenarios import MACHINE, SCENARIOS, pair, unread
@@ -237,26 +237,6 @@ def test_each_link_is_recorded_once_and_with_its_end(tmp_path: Path) -> None:
 
 
 # Real processes.
-
-
-@clause("J1")
-def test_a_process_that_leaves_is_recorded_as_left(tmp_path: Path) -> None:
-    with (
-        Journal(tmp_path / "near", machine=MACHINE, segment_bytes=SMALL) as journal,
-        socket_bus("near", role=Role.MASTER, journal=journal) as near,
-        Far("far", journal=tmp_path / "far") as far,
-    ):
-        far.started()
-        far("counter('b')")
-        a = near.register("a", on_command=echo)
-        assert a.call("b", 1) == 1
-        assert far("bus.call('a', 2)") == 2
-        far("bus.close()")
-        until(lambda: len(links(tmp_path / "near")) == 2, "it has left")
-        far("journal.close()")
-
-    assert links(tmp_path / "near") == ["link_up far", "link_down far left"]
-    holds(tmp_path)
 
 
 @clause("J1")

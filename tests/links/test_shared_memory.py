@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import os
 from contextlib import ExitStack
@@ -97,49 +96,6 @@ def test_long_commands_lie_in_memory_and_leave_it_again(near: Bus) -> None:
         assert is_shared(near)
 
     until(lambda: leases(near) == (0, 0), "all buffers are home")
-
-
-@clause("MC-38")
-def test_long_answers_do_so_as_well(near: Bus, far: Far) -> None:
-    far(
-        "bus.register('maker', thread=bus.thread(), "
-        "on_command=lambda m: bytes(m.payload)) and None"
-    )
-
-    until(lambda: lies_in_memory(near.call("maker", MIB)), "they do")
-    answer = near.call("maker", MIB)
-
-    assert answer == bytes(MIB)
-    until(lambda: far(USED) == 1, "that of the last answer is left")
-    del answer
-    gc.collect()
-    until(lambda: far(USED) == 0, "its buffer is home")
-
-
-@pytest.mark.deep
-@clause("MC-8")
-def test_one_long_payload_for_hundreds_of_tasks_reaches_them_all(near: Bus) -> None:
-    """Their messages share one buffer."""
-    settings = {"arena_bytes": 1024 * MIB, "arena_share_per_recipient": 1.0}
-    held: list[memoryview] = []
-    tasks = [f"near.{number}" for number in range(300)]
-    thread = near.thread()
-    for name in tasks:
-        near.register(name, on_command=lambda m: held.append(m.payload), thread=thread)
-    with Far("far", settings=settings) as far:
-        far.started()
-        far("made.setdefault('sender', bus.register('sender')) and None")
-        far(f"made.setdefault('body', bytes({MIB})) and None")
-
-        def in_memory() -> bool:
-            held.clear()
-            far(f"made['sender'].command({tasks!r}, made['body']) and None")
-            until(lambda: len(held) == len(tasks), "each task gets it")
-            return all(map(lies_in_memory, held))
-
-        until(in_memory, "it lies in memory for all")
-        assert far("bus.process") == "far"  # it is still on the bus
-        held.clear()
 
 
 @clause("MC-38", "BUS-MSG-16")
@@ -246,19 +202,6 @@ def test_a_process_that_cannot_map_memory_gets_every_message(
             far(f"__import__('resource').setrlimit(9, ({room}, -1))")
 
         unshared(near)
-
-
-@clause("MC-38")
-def test_a_process_without_an_arena_sends_as_ever(near: Bus) -> None:
-    with Far("plain", settings={"shared_memory": False}) as plain:
-        plain.started()
-        near.register(
-            "kind",
-            on_command=lambda m: lies_in_memory(m.payload),
-            thread=near.thread(),
-        )
-        for _ in range(5):
-            assert plain(f"bus.call('kind', bytes({MIB}))") is False
 
 
 @clause("MC-35")

@@ -133,15 +133,6 @@ def test_a_close_ends_waits_for_peers_and_drains_with_an_error() -> None:
     right.close()
 
 
-def test_a_call_that_waits_for_peers_raises_once_the_socket_is_closed() -> None:
-    node = BusSocket()
-    node.close()
-    with pytest.raises(BrokerClosedError):
-        node.wait_for_peers(1, 0)
-    with pytest.raises(BrokerClosedError):
-        node.drain(0)
-
-
 def test_drain_waits_until_no_message_is_queued(
     tmp_path: Path, stack: ExitStack
 ) -> None:

@@ -173,33 +173,6 @@ def _dialling(socket: SpSocket[Any], url: str) -> Callable[[], object]:
     return socket.dial(url.replace(":0", ":1")).close
 
 
-@pytest.mark.parametrize("act", [_listening, _dialling])
-@clause("QB-SOCK-11")
-def test_the_last_close_returns_when_the_thread_has_ended(
-    act: Callable[[SpSocket[Any], str], Callable[[], object]],
-    transport: str,
-    tmp_path: Path,
-) -> None:
-    """Be it of a listener, of a dialler that waits to dial again, or of the socket."""
-    with BusSocket() as socket:
-        close = act(socket, fresh_url(transport, tmp_path))
-        assert driver_threads()
-        close()
-        assert not driver_threads()
-        act(socket, fresh_url(transport, tmp_path))
-    assert not driver_threads()
-
-
-@clause("QB-SOCK-11")
-def test_the_close_of_connected_sockets_ends_the_thread(
-    transport: str, tmp_path: Path
-) -> None:
-    with BusSocket() as one, BusSocket() as other:
-        other.dial(one.listen(fresh_url(transport, tmp_path)).url)
-        assert one.wait_for_peers(1, LIMIT_S)
-    assert not driver_threads()
-
-
 @clause("QB-SOCK-11")
 def test_the_close_of_a_device_ends_its_threads(tmp_path: Path) -> None:
     with device(RawBusSocket(), RawBusSocket()):

@@ -54,18 +54,6 @@ def test_an_accepted_frame_is_not_accepted_again() -> None:
     )
 
 
-def test_the_frame_that_follows_an_accepted_frame_is_accepted() -> None:
-    talk = Arrival()
-
-    assert talk.come(talk.frame()) is not None
-    assert talk.come(talk.frame(ahead=1)) is not None
-
-    came = talk.peer.session.acks.received.next
-    assert (
-        came == talk.near.remote.topology.peers[talk.far.key].session.outgoing.next + 2
-    )
-
-
 @clause("BUS-FLOW-5")
 def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
     """It is late; taken for an answer to the new question, it would stay forever."""

@@ -169,26 +169,6 @@ def test_that_it_was_looked_at_is_forgotten_though_nothing_went() -> None:
     assert talk.short.command(talk.question(), talk.stage.world.now) is None
 
 
-def test_each_task_has_leave_of_its_own() -> None:
-    """The check of one task does not hold for another, or for an answer."""
-    talk = Dialogue()
-    assert talk.short.command(talk.question(), talk.stage.world.now) is not None
-    new = talk.stage.task("new", "s1")
-
-    question = talk.question(_source=new.entry)
-
-    assert talk.short.command(question, talk.stage.world.now) is None
-
-
-def test_an_eligible_command_takes_the_fast_path() -> None:
-    """This shows that the refusals in other tests have their stated reason."""
-    talk = Dialogue()
-    before = accounts_of(talk.near, talk.far)
-
-    assert talk.short.command(talk.question(), talk.stage.world.now) is not None
-    assert accounts_of(talk.near, talk.far)["next"] == before["next"] + 1
-
-
 @pytest.mark.parametrize(
     "changes",
     [
