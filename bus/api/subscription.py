@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bus.api.reentry import guarded
+from bus.api.run_callback import run_callback
 from bus.core.local.local_subscriptions import subscriptions_of
+from bus.core.local.remote_tasks import PresenceReport
 from bus.core.local.routing_table import Entry
 from bus.message import Incoming, Presence
 from bus.specification import Specification
-from bus.threads.account import Account
+from bus.threads.account import Account, Admission
 from bus.threads.exchange import Exchange
+from bus.threads.mailbox import Client
 from queuebroker.closable import Uncopyable
 
 __all__ = ["Subscription", "Watch"]
@@ -145,10 +148,25 @@ class Watch(Uncopyable):
     def _start(self) -> None:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""
         _interests_of(self._entry)[self] = None
+        self._exchange.performers[PresenceReport] = _post
         manager = self._exchange.manager
         self._exchange.decide(lambda: subscriptions_of(manager).watch(self))
         if self._entry.host is None:
             self.cancel()
+
+    def _on_presence(self, seen: Presence, receiver: Client) -> None:
+        """Call the callback, in the thread that hosts the task."""
+        if self.active:
+            news = Presence(seen.address, seen.here, self.reference)
+            run_callback(self._callback, news, receiver)
+
+
+def _post(report: PresenceReport, *_: object) -> None:
+    """Put a report into the mailbox of its task, at the present host."""
+    while (host := report._to.host) is not None:
+        admission: Admission = host.post(report)
+        if admission is not Admission.GONE:
+            return
 
 
 def _interests_of(entry: Entry) -> dict[Subscription | Watch, None]:

@@ -8,9 +8,10 @@ import attrs
 import pytest
 
 from bus.address import Address
-from bus.core.local.actions import Fail, Open, Tell
+from bus.core.local.actions import Fail, Open
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.process_manager import ProcessManager
+from bus.core.local.remote_tasks import PresenceReport
 from bus.errors import (
     AddresseeGoneError,
     BusFullError,
@@ -327,8 +328,8 @@ def test_a_watcher_is_notified_of_present_new_and_departed_tasks() -> None:
     watch = Asked(watcher, Specification.parse("x/*"))
 
     def told(actions: list[Any]) -> list[tuple[str, bool]]:
-        news = [action for action in actions if isinstance(action, Tell)]
-        assert all((each.entry, each.watch) == (watcher, watch) for each in news)
+        news = [action for action in actions if isinstance(action, PresenceReport)]
+        assert all((each._to, each.watch) == (watcher, watch) for each in news)
         assert all(isinstance(each.presence, Presence) for each in news)
         return [(each.presence.address.module, each.presence.here) for each in news]
 
