@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from bus.core.local.actions import FeatureAction
+from bus.core.local.routing_table import Entry
 from bus.message import Presence
 
 if TYPE_CHECKING:
     from bus.address import Address
     from bus.core.local.interests import Interest, Interests
-    from bus.core.local.routing_table import Entry, RoutingTable
+    from bus.core.local.routing_table import RoutingTable
     from bus.registration import Key, RegistrationId
 
 __all__ = ["PresenceReport", "RemoteTasks"]
