@@ -319,7 +319,14 @@ class Bus(Closable):
 
         wait, timeout: as in `Task.subscribe`.
         """
-        return self._implicit_tasks.subscribe(to, callback, wait=wait, timeout=timeout)
+        task = self._implicit_tasks.subscriber(wait=wait)
+        try:
+            subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
+        except BaseException:
+            task.deregister()
+            raise
+        subscription._then = task.deregister
+        return subscription
 
     @guarded("listen")
     def listen(
