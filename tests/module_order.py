@@ -483,6 +483,7 @@ TABLE = "features"
 # The exceptions that stay: a public signature names a class of a feature, and
 # `typing.get_type_hints` evaluates it.
 SIGNATURES = (
+    "features/durable: api/bus -> durability",
     "features/subscriptions: api/bus -> api/subscription",
     "features/subscriptions: api/task -> api/subscription",
 )

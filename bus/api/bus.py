@@ -45,6 +45,7 @@ from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
 from bus.core.hooks import Hooks
 from bus.core.local.trace import Journal
+from bus.durability import Durability
 from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
@@ -80,7 +81,7 @@ class Bus(Closable):
         config: BusConfig | None = None,
         network: ProcessNetwork | None = None,
         journal: Journal | None = None,
-        durability: Any = None,
+        durability: Durability | None = None,
     ) -> None:
         refuse_green_threads()
         check_bus_name(name)
@@ -91,11 +92,12 @@ class Bus(Closable):
         check_module_name(self.process, what="process")
         self._config: Final = config_or_default(config)
         number = 0 if network is None else network.new_incarnation()
+        durable = None if durability is None else partial(features.durable, durability)
         self._exchange, incarnation = new_exchange(
             *(name, self.machine, self.process, number),
             config=self._config,
             journal=journal,
-            durability=durability,
+            durable=durable,
         )
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
