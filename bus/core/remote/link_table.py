@@ -19,7 +19,6 @@ from bus.core.remote.handshake import (
 )
 from bus.core.remote.link import Link, LinkState
 from bus.core.remote.master_dialler import DialFailure, MasterDialler, is_static
-from bus.core.timers import Rank
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
 from bus.events import BusReason
@@ -71,7 +70,7 @@ class LinkTable:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
-        self._alarm: Final = topology.timers.alarm(Rank.LINKS, self._drop_late)
+        self._alarm: Final = topology.timers.alarm(self._drop_late)
         self.dialler: Final = dialler
         self.machines: Final = machines
         self.by_number: Final[dict[int, Link]] = {}

@@ -15,7 +15,6 @@ from bus.core.local.actions import Dial
 from bus.core.remote.handshake import objection
 from bus.core.remote.master_dialler import REDIAL_S, DialFailure, is_static, jittered
 from bus.core.remote.name_conflicts import NameConflicts
-from bus.core.timers import Rank
 from bus.core.wire import Error, LinkKind, Reason
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class MachineDialler:
 
     def __init__(self, topology: Topology, static: tuple[str, ...]) -> None:
         self._topology: Final = topology
-        self._alarm: Final = topology.timers.alarm(Rank.MACHINE_DIALS, self._tick)
+        self._alarm: Final = topology.timers.alarm(self._tick)
         self.conflicts: Final = NameConflicts(topology)
         # The addresses on which the masters of other machines listen, by machine.
         self._machines: Final[dict[str, tuple[str, ...]]] = {
