@@ -11,8 +11,7 @@ run_callback, stuck_callback        one callback; a callback that does not end
 unanswered                          why an answer is missing
 receiver                            the callbacks of a task
 awaited_outcome                     an outcome for which one caller waits
-subscription, subscriber,
-awaited_confirmation                interests in other tasks; the wait for their effect
+subscription                        interests in other tasks; the wait for their effect
 command_handle, sender, call        commands and notifications; a command and its answer
 task_owner, task                    the task, and its bus as the task uses it
 bus_thread, bus_threads             the threads that host tasks

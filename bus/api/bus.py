@@ -46,6 +46,7 @@ from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
 from bus.core.hooks import Hooks
 from bus.core.local.trace import Journal
+from bus.durability import Durability
 from bus.links.process_network import ProcessNetwork
 from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
@@ -81,7 +82,7 @@ class Bus(Closable):
         config: BusConfig | None = None,
         network: ProcessNetwork | None = None,
         journal: Journal | None = None,
-        durability: Any = None,
+        durability: Durability | None = None,
     ) -> None:
         refuse_green_threads()
         check_bus_name(name)
@@ -92,11 +93,12 @@ class Bus(Closable):
         check_module_name(self.process, what="process")
         self._config: Final = config_or_default(config)
         number = 0 if network is None else network.new_incarnation()
+        durable = None if durability is None else partial(features.durable, durability)
         self._exchange, incarnation = new_exchange(
             *(name, self.machine, self.process, number),
             config=self._config,
             journal=journal,
-            durability=durability,
+            durable=durable,
         )
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
@@ -321,7 +323,14 @@ class Bus(Closable):
 
         wait, timeout: as in `Task.subscribe`.
         """
-        return self._implicit_tasks.subscribe(to, callback, wait=wait, timeout=timeout)
+        task = self._implicit_tasks.subscriber(wait=wait)
+        try:
+            subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
+        except BaseException:
+            task.deregister()
+            raise
+        subscription._then = task.deregister
+        return subscription
 
     @guarded("listen")
     def listen(

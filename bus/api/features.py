@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from bus.api.arguments import Unset
     from bus.api.awaited_binding import AwaitedBinding
     from bus.api.hand_over import Factory, TaskBus
-    from bus.api.task import Task
+    from bus.api.notification_iterator import NotificationIterator
+    from bus.api.orphans import Orphans
+    from bus.api.task import Task, Where
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.network import Network
     from bus.snapshot import BusSnapshot
+    from bus.specification import Specification
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
@@ -45,6 +48,7 @@ __all__ = [
     "follow",
     "hand_over",
     "inspect",
+    "listen",
     "other_machines",
     "use_any_machine",
 ]
@@ -98,6 +102,20 @@ def await_binding(
     from bus.api.awaited_binding import AwaitedBinding
 
     return AwaitedBinding(entry, host, name_anywhere(address.module))
+
+
+def listen(
+    task: Task,
+    orphans: Orphans,
+    to: Where | Specification,
+    timeout: float | None,
+    *,
+    wait: bool,
+) -> NotificationIterator:
+    """Return an iterator over notifications; see `NotificationIterator`."""
+    from bus.api.notification_iterator import NotificationIterator
+
+    return NotificationIterator(task, orphans, to, timeout, wait=wait)
 
 
 def _subscriptions(remote: RemoteManager) -> Hooks:

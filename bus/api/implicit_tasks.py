@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.address import Address, names_any_machine
 from bus.api.arguments import deadline_after
-from bus.api.features import await_binding
-from bus.api.notification_iterator import NotificationIterator
+from bus.api.features import await_binding, listen
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.registration import Visibility
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from bus.api.arguments import Unset
     from bus.api.bus_thread import BusThread
     from bus.api.bus_threads import BusThreads
     from bus.api.lifetime import Lifetime
     from bus.api.orphans import Orphans
-    from bus.api.subscription import Subscription
     from bus.api.task import Task, Where
     from bus.message import Incoming, Presence
     from bus.specification import Specification
@@ -87,25 +84,23 @@ class ImplicitTasks:
             task = self._mine.task = self._private_task(self._bus.here())
         return task
 
-    def subscribe(
-        self,
-        to: Where | Specification,
-        callback: Callable[[Incoming], object],
-        *,
-        wait: bool,
-        timeout: float | Unset | None,
-    ) -> Subscription:
-        """Subscribe to the notifications of a task, in the bus's default thread."""
+    def waiting_task(self, act: str) -> Task:
+        """Return the implicit task of the calling thread, for a call that blocks.
+
+        Raises:
+            RuntimeError: called within a callback.
+        """
+        self.check_may_wait(act)
+        return self.task()
+
+    def subscriber(self, *, wait: bool) -> Task:
+        """Register a task for one subscription, in the bus's default thread.
+
+        wait: as in `Task.subscribe`.
+        """
         if wait:
             self.check_may_wait("wait for a subscription")
-        task = self._private_task(None)
-        try:
-            subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
-        except BaseException:
-            task.deregister()
-            raise
-        subscription._then = task.deregister
-        return subscription
+        return self._private_task(None)
 
     def listen(
         self, to: Where | Specification, timeout: float | None, *, wait: bool
@@ -114,7 +109,7 @@ class ImplicitTasks:
         self.check_may_wait("listen")
         deadline_after(timeout)
         task = self._private_task(self._bus.here())
-        return NotificationIterator(task, self._bus._orphans, to, timeout, wait=wait)
+        return listen(task, self._bus._orphans, to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until a task is registered under a name; return its address."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
-from bus.api.features import REMOTE_FEATURES, durable
+from bus.api.features import REMOTE_FEATURES
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Journal
 from bus.threads.exchange import Exchange
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.config import BusConfig
+    from bus.core.hooks import Hooks
 
 __all__ = ["new_exchange"]
 
@@ -24,13 +27,14 @@ def new_exchange(
     *,
     config: BusConfig,
     journal: Journal | None,
-    durability: Any,
+    durable: Callable[[str, str, str, int], Hooks] | None,
 ) -> tuple[Exchange, int]:
     """Return the exchange of a process, and the incarnation of this life of it.
 
     incarnation: given by the network. A durable process takes a higher one if an
       earlier life has had that one, or a later one (AMO-17).
-    durability: as in `open_bus`.
+    durable: returns the hooks of a durable process, from the first four arguments;
+      None for any other process.
 
     Raises:
         TypeError, ValueError: the journal is none, or closed.
@@ -41,9 +45,7 @@ def new_exchange(
         if journal.closed:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
-    hooks = []
-    if durability is not None:
-        hooks.append(durable(durability, bus, machine, process, incarnation))
+    hooks = [] if durable is None else [durable(bus, machine, process, incarnation)]
     incarnation = max([incarnation, *(each.incarnation for each in hooks)])
     trace_sink = None
     if journal is not None:

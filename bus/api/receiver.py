@@ -20,8 +20,8 @@ from bus.core.local.trace import dropped_by
 from bus.error_text import error_text_of
 from bus.errors import ExpiredError
 from bus.events import BusReason
-from bus.message import NOREPLY, Incoming, Kind, Presence
-from bus.threads.delivery import Answer, News, Returned
+from bus.message import NOREPLY, Incoming, Kind
+from bus.threads.delivery import Answer
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
 
@@ -124,7 +124,7 @@ class Receiver:
 
     # Called in the thread that hosts the task.
 
-    def handle(self, item: Incoming | Answer | News | Returned) -> None:
+    def handle(self, item: Any) -> None:
         """Run the callback for one item."""
         if type(item) is Incoming:
             callback = self._on_command
@@ -139,14 +139,8 @@ class Receiver:
                 self._command(callback, item)
         elif isinstance(item, Answer):
             self.asker.on_answer(item)
-        elif isinstance(item, News):
-            if item.watch.active:
-                seen = item.presence
-                news = Presence(seen.address, seen.here, item.watch.reference)
-                run_callback(item.watch._callback, news, self)
         else:
-            assert isinstance(item, Returned)
-            self.delivery_failures.on_returned(item, self)
+            item.deliver(self)
 
     def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], Any], Any] | None:
         """Return the callback for a run, and its reference; None if there is none."""

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from bus.api.arguments import (
+    answer_timeout,
+    check_callback,
+    deadline_after,
+    new_account_limits,
+)
+from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.reentry import guarded
+from bus.api.run_callback import run_callback
 from bus.core.local.local_subscriptions import subscriptions_of
+from bus.core.local.remote_tasks import PresenceReport
 from bus.core.local.routing_table import Entry
+from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.message import Incoming, Presence
 from bus.specification import Specification
-from bus.threads.account import Account
+from bus.threads.account import Account, Admission
+from bus.threads.dropping_account import new_account
 from bus.threads.exchange import Exchange
+from bus.threads.mailbox import Client
+from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
 
-__all__ = ["Subscription", "Watch"]
+if TYPE_CHECKING:
+    from bus.address import Address
+    from bus.api.arguments import Unset
+    from bus.api.sender import Sender
+    from bus.api.task_owner import TaskOwner
+    from bus.registration import Overflow
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["Subscriber", "Subscription", "Watch"]
 
 
 class Subscription(Uncopyable):
@@ -145,10 +166,185 @@ class Watch(Uncopyable):
     def _start(self) -> None:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""
         _interests_of(self._entry)[self] = None
+        self._exchange.performers[PresenceReport] = _post
         manager = self._exchange.manager
         self._exchange.decide(lambda: subscriptions_of(manager).watch(self))
         if self._entry.host is None:
             self.cancel()
+
+    def _on_presence(self, seen: Presence, receiver: Client) -> None:
+        """Call the callback, in the thread that hosts the task."""
+        if self.active:
+            news = Presence(seen.address, seen.here, self.reference)
+            run_callback(self._callback, news, receiver)
+
+
+class Subscriber:
+    """The part of a task that starts subscriptions and watches, in any thread.
+
+    Each call makes its own, since most tasks subscribe to nothing. The receiver of the
+    task lists those that are active (`Receiver.interests`).
+    """
+
+    __slots__ = ("_bus", "_entry", "_sender")
+
+    def __init__(self, bus: TaskOwner, entry: Entry, sender: Sender) -> None:
+        self._bus: Final = bus
+        self._entry: Final = entry
+        self._sender: Final = sender
+
+    def subscribe(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Incoming], object],
+        bus: str | None,
+        ref: object,
+        overflow: Overflow,
+        capacity: int | None,
+        timeout: float | Unset | None,
+        *,
+        wait: bool,
+    ) -> Subscription:
+        """Subscribe to the notifications of other tasks; see `Task.subscribe`."""
+        check_callback("callback", callback)
+        timeout = answer_timeout(self._bus._config, timeout)
+        deadline = deadline_after(timeout)
+        if wait and self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: subscribe without wait=True there"
+            raise RuntimeError(msg)
+        limits = new_account_limits(self._bus._config, overflow, capacity)
+        self._sender.require_host()
+        specification, there = self._bus._specification(to, bus)
+        account = new_account(**limits)
+        subscription = Subscription(
+            there._exchange, self._entry, specification, callback, ref, account
+        )
+        if not wait:
+            subscription._start()
+            self._cancel_if_closed(subscription, there)
+            return subscription
+        # One request both subscribes and asks for the confirmation: otherwise each
+        # process would answer twice with all its matching tasks.
+        confirmation = _AwaitedConfirmation(subscription, self._sender.require_host())
+        try:
+            subscription._start(lambda: confirmation.on_outcome(True))
+            self._cancel_if_closed(subscription, there)
+            confirmation.wait(self._bus, there, timeout, deadline)
+        except BaseException:
+            subscription.cancel()
+            raise
+        return subscription
+
+    def watch(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Presence], object],
+        bus: str | None,
+        ref: object,
+    ) -> Watch:
+        """Watch which of the named tasks are registered; see `Task.watch`."""
+        check_callback("callback", callback)
+        self._sender.require_host()
+        specification, there = self._bus._specification(to, bus)
+        watch = Watch(there._exchange, self._entry, specification, callback, ref)
+        watch._start()
+        self._cancel_if_closed(watch, there)
+        return watch
+
+    def wait_for_subscribers(self, count: int, timeout: float | None) -> bool:
+        """Wait for subscribers to the task; see `Task.wait_for_subscribers`."""
+        positive("count", count)
+        deadline = deadline_after(timeout)
+        if self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: wait for subscribers elsewhere"
+            raise RuntimeError(msg)
+        # The outcome: True once there are enough, False if the task deregisters first.
+        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
+        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
+        manager = exchange.manager
+        try:
+            exchange.decide(
+                lambda: subscriptions_of(manager).await_subscribers(entry, count, then)
+            )
+            wait.wait_until_over(deadline)
+        finally:
+            exchange.decide_remote(
+                lambda: subscriptions_of(manager).forget_subscribers(then)
+            )
+        if wait.outcome:
+            return True
+        self._bus._lifetime.check()  # a closed bus is the more precise error
+        if wait.is_over():
+            raise UnknownTaskError(entry.name)
+        return False
+
+    def _cancel_if_closed(
+        self, interest: Subscription | Watch, there: TaskOwner
+    ) -> None:
+        """Cancel an interest on another bus that is closed just now (BUS-DEREG-12)."""
+        # After the start: if that bus is closed later, it finds the interest.
+        if there is not self._bus and there._lifetime.closed:
+            interest.cancel()
+
+
+class _AwaitedConfirmation(AwaitedOutcome[bool]):
+    """The confirmation of a subscription by all processes (BUS-MSG-18).
+
+    Args:
+        subscription: the subscription, which has not started.
+        host: the thread manager of its task.
+    """
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: Subscription, host: ThreadManager) -> None:
+        super().__init__(subscription._entry, host)
+        self._subscription: Final = subscription
+        subscription._then = self.wake  # on cancel, or if the task deregisters
+
+    def is_over(self) -> bool:
+        """Return True if it is confirmed, cancelled, or the task has deregistered."""
+        return super().is_over() or not self._subscription.active
+
+    def wait(
+        self,
+        bus: TaskOwner,
+        there: TaskOwner,
+        timeout: float | None,
+        deadline: float | None,
+    ) -> None:
+        """Wait for the confirmation; return if the subscription is cancelled.
+
+        bus: the bus of the subscribing task. there: that of the notifiers.
+
+        Raises:
+            CommandTimeoutError: a process has not confirmed in time.
+            UnknownTaskError: the task deregisters, or a bus is closed meanwhile.
+        """
+        subscription = self._subscription
+        self.wait_until_over(deadline)
+        subscription._then = None
+        if not self.is_over():
+            assert timeout is not None
+            raise CommandTimeoutError(
+                str(subscription.specification),
+                timeout,
+                missing="confirmation of the subscription to",
+            )
+        if self.outcome is None:
+            bus._lifetime.check()  # a closed bus is the more precise error
+            if self._entry.host is None:
+                raise UnknownTaskError(self._entry.name)
+        if not subscription.active:
+            there._lifetime.check()
+
+
+def _post(report: PresenceReport, *_: object) -> None:
+    """Put a report into the mailbox of its task, at the present host."""
+    while (host := report._to.host) is not None:
+        admission: Admission = host.post(report)
+        if admission is not Admission.GONE:
+            return
 
 
 def _interests_of(entry: Entry) -> dict[Subscription | Watch, None]:

@@ -25,8 +25,7 @@ from bus.api.loans import OnFull, new_loan
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NOTIFY, SEND, Sender
-from bus.api.subscriber import Subscriber
-from bus.api.subscription import Subscription, Watch
+from bus.api.subscription import Subscriber, Subscription, Watch
 from bus.api.task_owner import TaskOwner
 from bus.core.local.routing_table import Entry
 from bus.links.send_batch import SendBatch

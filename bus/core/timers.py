@@ -5,45 +5,18 @@ sets the alarm, so that no round asks the part for one. A part with many deadlin
 them itself, for example in `Deadlines`, and the alarm stands for the first.
 
 So there are as many alarms as parts, however many peers, links and tasks there are: a
-list in the order of ranks needs no heap.
+list needs no heap.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Alarm", "Rank", "Timers"]
-
-
-class Rank(enum.IntEnum):
-    """The order of the parts that are due in one call."""
-
-    PARKED_MESSAGES = enum.auto()
-    MESSAGES = enum.auto()
-    RELAYS = enum.auto()
-    IDLE_LINKS = enum.auto()
-    STREAMS = enum.auto()
-    REPEATED_SEARCHES = enum.auto()
-    NEW_ADDRESSES = enum.auto()
-    ANY_MACHINE_SEARCHES = enum.auto()
-    SEARCHES = enum.auto()
-    LINKS = enum.auto()
-    PEERS = enum.auto()
-    DIALS = enum.auto()
-    MACHINE_DIALS = enum.auto()
-    SUBSCRIPTIONS = enum.auto()
-    KEEP_ALIVE = enum.auto()
-    NAMES = enum.auto()
-    PRESENCE = enum.auto()
-    IDLE_RELAYS = enum.auto()
-    CONFIRMATIONS = enum.auto()
-    ADOPTED_SUBSCRIPTIONS = enum.auto()
-    ACKNOWLEDGEMENTS = enum.auto()  # last: a part before it may exchange frames
+__all__ = ["Alarm", "Timers"]
 
 
 class Alarm:
@@ -57,10 +30,9 @@ class Alarm:
     on_due: handles the due work; returns the next deadline, or None for none.
     """
 
-    __slots__ = ("at", "on_due", "rank")
+    __slots__ = ("at", "on_due")
 
-    def __init__(self, rank: Rank, on_due: Callable[[float], float | None]) -> None:
-        self.rank: Final = rank
+    def __init__(self, on_due: Callable[[float], float | None]) -> None:
         self.on_due: Final = on_due
         self.at: float = math.inf
 
@@ -82,11 +54,10 @@ class Timers:
     def __init__(self) -> None:
         self._alarms: Final[list[Alarm]] = []
 
-    def alarm(self, rank: Rank, on_due: Callable[[float], float | None]) -> Alarm:
+    def alarm(self, on_due: Callable[[float], float | None]) -> Alarm:
         """Add and return the alarm of a part; see `Alarm`."""
-        alarm = Alarm(rank, on_due)
+        alarm = Alarm(on_due)
         self._alarms.append(alarm)
-        self._alarms.sort(key=lambda each: each.rank)
         return alarm
 
     def next(self) -> float | None:
@@ -95,7 +66,7 @@ class Timers:
         return None if at == math.inf else at
 
     def run(self, now: float) -> None:
-        """Call each part that is due once, in the order of ranks.
+        """Call each part that is due once, in the order of creation.
 
         A part that becomes due meanwhile is called, too, unless its turn has passed:
         then it is due in the next call. If a part raises, it stays due.

@@ -1,21 +1,33 @@
-"""The items in a task's mailbox besides messages: answers, news and returns.
+"""The items in a task's mailbox besides messages, such as answers and returns.
 
 Only commands and notifications (`Incoming`) are on an account. An answer always finds
-room, since each question has only one (BUS-FLOW-4). Each event causes one news item.
+room, since each question has only one (BUS-FLOW-4).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from bus.address import Address
 from bus.core.local.actions import Reply
 from bus.errors import BusError
-from bus.message import Incoming, Presence, Undelivered
+from bus.message import Undelivered
 
-__all__ = ["Answer", "Delivery", "News", "RepeatedAnswer", "Returned", "answer_of"]
+__all__ = ["Answer", "Delivery", "RepeatedAnswer", "Returned", "answer_of"]
+
+
+class Delivery(Protocol):
+    """An item for a task's mailbox: an `Incoming`, an `Answer`, or another one.
+
+    The latter has a method ``deliver``, which the receiver of the task calls with
+    itself, in the thread that hosts the task.
+    """
+
+    _to: Any
+    _account: Any
+    _trace: Any
 
 
 class Answer(msgspec.Struct, eq=False, kw_only=True):
@@ -45,16 +57,6 @@ class RepeatedAnswer(Answer, eq=False, kw_only=True):
     """
 
 
-class News(msgspec.Struct, eq=False, kw_only=True):
-    """A change of presence: a watched task has registered or deregistered."""
-
-    _to: Any
-    watch: Any
-    presence: Presence
-    _account: None = None
-    _trace: None = None
-
-
 class Returned(msgspec.Struct, eq=False, kw_only=True):
     """The return of an undeliverable command that requested no answer.
 
@@ -68,8 +70,9 @@ class Returned(msgspec.Struct, eq=False, kw_only=True):
     _account: None = None
     _trace: None = None
 
-
-Delivery = Incoming | Answer | News | Returned
+    def deliver(self, receiver: Any) -> None:
+        """Call the callback of the task that sent the command."""
+        receiver.delivery_failures.on_returned(self, receiver)
 
 
 def answer_of(reply: Reply) -> Answer:

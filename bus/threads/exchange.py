@@ -28,14 +28,12 @@ from bus.core.local.actions import (
     Post,
     Reply,
     Settled,
-    Tell,
 )
 from bus.core.local.trace import Tracer
 from bus.errors import BusError, HorizonError
 from bus.message import Incoming
-from bus.threads.account import Admission
 from bus.threads.callback_failures import CallbackFailures
-from bus.threads.delivery import News, answer_of
+from bus.threads.delivery import answer_of
 from bus.threads.emptying import Emptying
 from bus.threads.fast_delivery import FastDelivery
 from bus.threads.host_thread import call_in_host_thread
@@ -357,7 +355,7 @@ class Exchange:
             self._request_flush()  # in any case the comm thread, if there is one
             raise
 
-    def _do(self, action: Action) -> None:  # noqa: PLR0912 # a dispatch table
+    def _do(self, action: Action) -> None:  # a dispatch table
         if type(action) is Reply:
             assert self.comm is not None
             self.comm.do(action)
@@ -389,8 +387,6 @@ class Exchange:
             return
         self._taken = None  # no call between this line and those below
         match action:
-            case Tell(entry, watch, presence):
-                _give(News(_to=entry, watch=watch, presence=presence))
             case Confirm(entry):
                 entry.mailbox.client.on_confirmed()
             case Settled(tell):
@@ -461,10 +457,3 @@ def _address(messages: Sequence[Incoming], entry: Entry) -> None:
         if message._to is not entry and message._trace is not None:
             message._trace.record_accepted(entry.id.number)
         message._to = entry
-
-
-def _give(news: News) -> None:
-    """Put news into the mailbox of a task, at its present host."""
-    while (host := news._to.host) is not None:
-        if host.post(news) is not Admission.GONE:
-            return

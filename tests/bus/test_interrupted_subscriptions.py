@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bus as package
+from bus import Presence
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.remote import NoAudiences
+from bus.core.local.remote_tasks import PresenceReport
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
@@ -53,6 +55,33 @@ def test_an_interrupted_subscription_is_made_again_and_ends_with_its_task(
                 here.poll(0)
                 assert news._entry.audience == ()
                 assert subscriptions_of(manager).subscriptions.all() == []
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run).result(LIMIT_S)
+
+
+@clause("BUS-DEREG-10")
+def test_an_interrupted_report_reaches_its_watch_once() -> None:
+    def run() -> None:
+        with memory_bus(config=PATIENT) as bus:
+            here, exchange = bus.here(), bus._exchange
+            watcher = bus.register("watcher", thread=here)
+            seen: list[Presence] = []
+            watch = watcher.watch("log", seen.append)
+
+            def case(interrupted: Blow) -> None:
+                seen.clear()
+                presence = Presence(watcher.address, here=True)
+                exchange._todo.append(PresenceReport(watcher._entry, watch, presence))
+
+                interrupted(exchange.act)
+
+                exchange.act()
+                while here.poll(0):
+                    pass
+                assert seen == [presence]
 
             everywhere(case, packages=(package,))
 

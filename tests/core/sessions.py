@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus.core.peer.outbound_run import OutboundRun
 from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.timers import Alarm, Rank
+from bus.core.timers import Alarm
 from bus.core.wire import RAW, OpenStream
 from bus.message import Kind
 
@@ -20,7 +20,7 @@ __all__ = ["link_up", "new_alarm", "opening", "outbound_run"]
 
 def new_alarm() -> Alarm:
     """Return an alarm of which no driver takes note."""
-    return Alarm(Rank.MESSAGES, lambda _: None)
+    return Alarm(lambda _: None)
 
 
 def outbound_run(bodies: Sequence[bytes], **fields: Any) -> OutboundRun:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.local.actions import HangUp
-from bus.core.timers import Rank
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
@@ -152,7 +151,7 @@ def test_an_alarm_that_is_set_in_place_of_the_comm_thread_is_not_missed() -> Non
     def program(run: Run) -> None:
         comm, rang = Asleep().comm, list[float]()
         rounds = comm._rounds
-        alarm = rounds._timers.alarm(Rank.NAMES, rang.append)
+        alarm = rounds._timers.alarm(rang.append)
         comm._relay_outbox.ident = _sync.get_ident()
         handle_events = rounds._handle_events
 

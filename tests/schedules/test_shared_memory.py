@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.timers import Rank
 from bus.links.lent_bodies import LentBodies, _Lender
 from bus.links.rounds import Rounds
 from bus.multicast.slab_mappings import SlabMappings
@@ -47,7 +46,7 @@ def an_ended_lease_is_reported(run: Run, soon: int) -> None:
         owner.link(1, reader)
         views = shared(owner, 1, 1)
         if soon:
-            alarm = reader.rounds._timers.alarm(Rank.NAMES, lambda _: None)
+            alarm = reader.rounds._timers.alarm(lambda _: None)
             alarm.by(_sync.monotonic() + 0.005)
         run.spawn(views.clear, name="reads")
 

@@ -17,10 +17,10 @@ from bus.core.local.actions import (
     Reply,
     Send,
     Settled,
-    Tell,
     Vacate,
 )
 from bus.core.local.inbound_run import InboundRun
+from bus.core.local.remote_tasks import PresenceReport
 from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.core.wire import AddRelay, encode
 from bus.events import BusReason
@@ -119,7 +119,7 @@ class Performer:
                     return process.leave(task, final=False)
             case Settled(tell):
                 tell()
-            case Tell(entry, Asked() as watch, presence):
+            case PresenceReport(entry, Asked() as watch, presence):
                 task = process.task_of(entry)
                 if task is not None:
                     self._seen(task, watch, presence)

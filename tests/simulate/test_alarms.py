@@ -17,7 +17,6 @@ from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
-from bus.core.timers import Rank
 from tests.simulate.process import LIMITS
 from tests.simulate.run import run
 from tests.simulate.stage import Stage
@@ -26,66 +25,73 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus.core.local.actions import Action
+    from bus.core.timers import Alarm
 
 
 TOGETHER_S = 0.005  # messages with deadlines this close expire together
 
 
-def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float | None]]:
+def deadlines(
+    remote: RemoteManager, now: float
+) -> Iterator[tuple[Alarm, float | None]]:
     """Yield the deadlines of all parts, found by a scan of their state."""
     resolver = remote.resolver
     parked = remote.manager.parked.next_deadline()
-    yield Rank.PARKED_MESSAGES, parked and max(parked, now + TOGETHER_S)
+    yield remote._parked_alarm, parked and max(parked, now + TOGETHER_S)
     yield (
-        Rank.STREAMS,
+        remote.inbound_messages._alarm,
         min(remote.inbound_messages._streams._ended.values(), default=None),
     )
-    yield Rank.REPEATED_SEARCHES, min(resolver.own.again.values(), default=None)
+    yield resolver.own._alarm, min(resolver.own.again.values(), default=None)
     moves = resolver.own.moves
     assert isinstance(moves, NewAddresses)
     untils = (until for _, until in moves.by_name.values())
-    yield Rank.NEW_ADDRESSES, min(untils, default=None)
+    yield moves._alarm, min(untils, default=None)
     assert isinstance(resolver.anywhere, AnyMachineSearches)
-    yield Rank.ANY_MACHINE_SEARCHES, resolver.anywhere._patience.next()
-    yield Rank.SEARCHES, resolver.ledger.next_deadline()
+    yield resolver.anywhere._alarm, resolver.anywhere._patience.next()
+    assert resolver.ledger._alarm is not None
+    yield resolver.ledger._alarm, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())
-    yield Rank.LINKS, min((at for at in late if at is not None), default=None)
+    yield remote.links._alarm, min((at for at in late if at is not None), default=None)
     waits = remote.topology.limits
     for peer in remote.topology.peers.values():
         if peer.session.link is None:
             wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
-            yield Rank.PEERS, peer.since + wait
+            yield remote._process_loss._loss_alarm, peer.since + wait
         for relay in peer.active_relays():
-            yield Rank.MESSAGES, relay.next_deadline()
+            yield remote.topology.message_alarm, relay.next_deadline()
         if peer.session.ready:
             later = now + _EXCHANGE * waits.ack_delay_s
             at = later if peer.acks.in_exchange else peer.acks.due_at
             if at is not None and at > now:  # else the next flush acknowledges
-                yield Rank.ACKNOWLEDGEMENTS, at
+                yield remote.topology.ack_alarm, at
     for relay in filter(_is_provisional, remote.relays._unconfirmed):
         expires_at = remote.relays._expires_at(relay)
-        yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
-    yield Rank.DIALS, remote.links.dialler.redial_at
+        yield (
+            remote.relays._alarm,
+            max(expires_at, now + waits.linger_s * (expires_at <= now)),
+        )
+    yield remote.links.dialler._alarm, remote.links.dialler.redial_at
     masters = remote.links.masters
     assert isinstance(masters, MachineDialler)
     for at in masters.redial_at.values():
-        yield Rank.MACHINE_DIALS, max(at, masters._turn_at())
+        yield masters._alarm, max(at, masters._turn_at())
     for peer in remote.keep_alive._linked():
-        yield Rank.KEEP_ALIVE, remote.keep_alive._due_at(peer)
+        yield remote.keep_alive._alarm, remote.keep_alive._due_at(peer)
     subscriptions = subscriptions_of(remote.manager).remote
     assert isinstance(subscriptions, RemoteSubscriptions)
     for tasks in (subscriptions.presence._own, subscriptions.presence._passed_on):
         for task in tasks._tasks.values():
-            yield Rank.PRESENCE, task.until
-    yield Rank.NAMES, remote.name_registry._decides_at
+            yield subscriptions.presence._alarm, task.until
+    yield remote.name_registry._alarm, remote.name_registry._decides_at
     if subscriptions._adopted():
-        yield Rank.ADOPTED_SUBSCRIPTIONS, now + waits.connect_timeout_s
+        yield subscriptions._adoption_alarm, now + waits.connect_timeout_s
     if subscriptions._confirmations._awaits_joins:
-        yield Rank.CONFIRMATIONS, now + 1.0
+        yield subscriptions._confirmations._alarm, now + 1.0
     yield from idle(remote, now)
 
 
-def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float]]:
+def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Alarm, float]]:
     """Yield when to close each link and relay that nothing here uses.
 
     One that its part does not know should have been closed long ago.
@@ -99,7 +105,7 @@ def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float]]:
         if links._is_unused(peer):
             key = peer.key
             since = now if key in links._new else links._since.get(key, -math.inf)
-            yield Rank.IDLE_LINKS, since + linger_s
+            yield links._alarm, since + linger_s
         for relay in peer.relays.values():
             if (
                 not remote.relays.is_used(relay)
@@ -108,20 +114,19 @@ def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float]]:
             ):
                 known = relay in relays._new
                 since = now if known else relays._since.get(relay, -math.inf)
-                yield Rank.IDLE_RELAYS, since + linger_s
+                yield relays._alarm, since + linger_s
 
 
 @pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> set[Rank]:
+def checked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Check the alarms around each tick; return the parts that had a deadline."""
-    ranks, tick = set[Rank](), RemoteManager.tick
+    parts, tick = set[str](), RemoteManager.tick
 
     def check(remote: RemoteManager, now: float) -> None:
-        alarms = {each.rank: each for each in remote.topology.timers._alarms}
-        for rank, deadline in deadlines(remote, now):
+        for alarm, deadline in deadlines(remote, now):
             if deadline is not None:
-                assert alarms[rank].at <= deadline
-                ranks.add(rank)
+                assert alarm.at <= deadline
+                parts.add(alarm.on_due.__qualname__)
 
     def checked_tick(remote: RemoteManager, now: float) -> list[Action]:
         check(remote, now)
@@ -130,7 +135,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> set[Rank]:
         return actions
 
     monkeypatch.setattr(RemoteManager, "tick", checked_tick)
-    return ranks
+    return parts
 
 
 @pytest.mark.parametrize(
@@ -139,18 +144,18 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> set[Rank]:
 )
 @pytest.mark.parametrize("machines", [1, 2])
 def test_no_part_has_a_deadline_before_its_alarm(
-    machines: int, seed: int, monkeypatch: pytest.MonkeyPatch, checked: set[Rank]
+    machines: int, seed: int, monkeypatch: pytest.MonkeyPatch, checked: set[str]
 ) -> None:
     """So no deadline is missed, although no round asks the parts for theirs."""
     limits = replace(LIMITS, keep_alive_s=0.5, lease_s=2.0)
     monkeypatch.setattr("tests.simulate.run.LIMITS", limits)
 
     assert run(seed, machines=machines) is None
-    assert Rank.KEEP_ALIVE in checked
+    assert "KeepAlive._on_due" in checked
 
 
 def test_the_successor_of_a_lost_master_and_the_heirs_of_its_requests_have_alarms(
-    checked: set[Rank],
+    checked: set[str],
 ) -> None:
     """A process adopts a subscription; the new master waits for others to join."""
     stage = Stage(slaves=3, machines=2)
@@ -164,4 +169,8 @@ def test_the_successor_of_a_lost_master_and_the_heirs_of_its_requests_have_alarm
     stage.world.promote(stage.process("s3"))
     stage.soon(1.0)
 
-    assert {Rank.ADOPTED_SUBSCRIPTIONS, Rank.CONFIRMATIONS, Rank.NAMES} <= checked
+    assert checked >= {
+        "Confirmations._on_due",
+        "NameRegistry._on_due",
+        "RemoteSubscriptions._check_all_adopted",
+    }

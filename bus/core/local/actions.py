@@ -16,7 +16,7 @@ from bus.core.local.routing_table import Entry
 from bus.core.local.trace import Trace
 from bus.core.wire import Frame, LinkKind
 from bus.errors import BusError
-from bus.message import Incoming, Presence
+from bus.message import Incoming
 from bus.registration import Key
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "Resume",
     "Send",
     "Settled",
-    "Tell",
     "Vacate",
 ]
 
@@ -47,14 +46,6 @@ class Open(Struct, frozen=True):
 
     entry: Entry
     messages: tuple[Incoming, ...]
-
-
-class Tell(Struct, frozen=True):
-    """Report to a task that a watched task has appeared or disappeared."""
-
-    entry: Entry
-    watch: object
-    presence: Presence
 
 
 class Fail(Struct, frozen=True):
@@ -161,7 +152,6 @@ class HangUp(Struct, frozen=True):
 
 Action = (
     Open
-    | Tell
     | Fail
     | Post
     | Resume

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bus.core.local.actions import Action, Settled, Tell
+from bus.core.local.actions import Action, Settled
 from bus.core.local.interests import Interests
-from bus.core.local.remote_tasks import RemoteTasks
+from bus.core.local.remote_tasks import PresenceReport, RemoteTasks
 from bus.message import Presence
 from bus.registration import Visibility
 
@@ -199,7 +199,10 @@ class LocalSubscriptions:
         here += self.remote_tasks.visible_to(watch)
         if self.remote is not None:
             self.remote.on_watched(watch)
-        return [Tell(watch._entry, watch, Presence(each, here=True)) for each in here]
+        return [
+            PresenceReport(watch._entry, watch, Presence(each, here=True))
+            for each in here
+        ]
 
     def unwatch(self, watch: Interest) -> bool:
         """End a watch; False if it had ended."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from bus.core.local.actions import Tell
+from bus.core.local.actions import FeatureAction
+from bus.core.local.routing_table import Entry
 from bus.message import Presence
 
 if TYPE_CHECKING:
@@ -24,7 +25,29 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import RoutingTable
     from bus.registration import Key, RegistrationId
 
-__all__ = ["RemoteTasks"]
+__all__ = ["PresenceReport", "RemoteTasks"]
+
+
+class PresenceReport(FeatureAction, eq=False):
+    """A report to a task that a watched task has appeared or disappeared.
+
+    An action, and then the item in the mailbox of the task (`Delivery`).
+
+    handled: True once the watch has it. After an interrupt it may be posted again.
+    """
+
+    _to: Entry
+    watch: Any
+    presence: Presence
+    handled: bool = False
+    _account: None = None
+    _trace: None = None
+
+    def deliver(self, receiver: object) -> None:
+        """Pass the report to the watch, once."""
+        if not self.handled:
+            self.handled = True
+            self.watch._on_presence(self.presence, receiver)
 
 
 class _RemoteTask(Struct, eq=False):
@@ -83,13 +106,13 @@ class RemoteTasks:
 
     # Tasks of this process.
 
-    def on_registered(self, address: Address) -> list[Tell]:
+    def on_registered(self, address: Address) -> list[PresenceReport]:
         """Report a task of this process to the watches."""
         if address in self._by_address:
             return self._report_unreported(address)
         return self._presence(address, here=True)
 
-    def on_departure(self, address: Address) -> list[Tell]:
+    def on_departure(self, address: Address) -> list[PresenceReport]:
         """Report to the watches that a task of this process has deregistered."""
         if address in self._by_address:
             return []
@@ -103,7 +126,7 @@ class RemoteTasks:
         address: Address,
         incarnation: int,
         until: float | None = None,
-    ) -> list[Tell]:
+    ) -> list[PresenceReport]:
         """Record that a process confirms a task; report it to watches that lack it.
 
         until: None if that process also announces the departure of the task. Otherwise
@@ -122,7 +145,7 @@ class RemoteTasks:
             return self._report_unreported(address)
         return self._presence(address, here=True)
 
-    def on_disappeared(self, number: RegistrationId) -> list[Tell]:
+    def on_disappeared(self, number: RegistrationId) -> list[PresenceReport]:
         """Remove a departed task; report it absent if no other task has its address."""
         task = self._tasks.pop(number, None)
         if task is None:
@@ -142,7 +165,7 @@ class RemoteTasks:
             if action.watch not in untold
         ]
 
-    def on_withdrawn(self, number: RegistrationId) -> list[Tell]:
+    def on_withdrawn(self, number: RegistrationId) -> list[PresenceReport]:
         """Remove a task that no master confirms, unless its process is linked here.
 
         The master of another machine may be lost while the task's process lives. If it
@@ -261,14 +284,14 @@ class RemoteTasks:
         entry = self._table.find(address.module)
         return entry is not None and not entry.remote
 
-    def _report_unreported(self, address: Address) -> list[Tell]:
+    def _report_unreported(self, address: Address) -> list[PresenceReport]:
         watches = self._unreported.pop(address, ())
         presence = Presence(address, here=True)
-        return [Tell(watch._entry, watch, presence) for watch in watches]
+        return [PresenceReport(watch._entry, watch, presence) for watch in watches]
 
-    def _presence(self, address: Address, *, here: bool) -> list[Tell]:
+    def _presence(self, address: Address, *, here: bool) -> list[PresenceReport]:
         presence = Presence(address, here=here)
         return [
-            Tell(watch._entry, watch, presence)
+            PresenceReport(watch._entry, watch, presence)
             for watch in self._watches.matching(address.module, address.machine)
         ]

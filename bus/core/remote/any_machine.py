@@ -22,7 +22,6 @@ from bus.core.local.actions import FeatureAction
 from bus.core.local.remote import AnyMachine
 from bus.core.local.routing_table import Entry
 from bus.core.remote.requests import AnswerCollector, check_passed_on
-from bus.core.timers import Rank
 from bus.core.wire import Error, Reason
 from bus.message import Incoming
 
@@ -155,9 +154,7 @@ class AnyMachineSearches(AnswerCollector):
         self._relays: Final = relays
         self._ledger: Final = ledger
         self._conclude: Final = conclude
-        self._alarm: Final = topology.timers.alarm(
-            Rank.ANY_MACHINE_SEARCHES, self._on_due
-        )
+        self._alarm: Final = topology.timers.alarm(self._on_due)
         # When each search stops waiting for silent machines.
         self._patience: Final[Deadlines[RequestId]] = Deadlines(self._patient_until)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from bus.core.local.actions import Settled
-from bus.core.timers import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +63,7 @@ class Confirmations:
         self._open: Final[dict[RequestId, _Confirmation]] = {}
         # The request that each outstanding PONG confirms, by its number.
         self._requests: Final[dict[int, RequestId]] = {}
-        self._alarm: Final = topology.timers.alarm(Rank.CONFIRMATIONS, self._on_due)
+        self._alarm: Final = topology.timers.alarm(self._on_due)
         # True while others have time to join this process, which has become master.
         self._awaits_joins: bool = False
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from bus.core.timers import Rank
 from bus.core.wire import Bye, Error, Reason
 from bus.events import BusReason
 
@@ -69,7 +68,7 @@ class IdleLinks:
         self._undelivered_messages: Final = undelivered_messages
         self._links: Final = links
         self._hooks: Final = hooks
-        self._alarm: Final = topology.timers.alarm(Rank.IDLE_LINKS, self._on_due)
+        self._alarm: Final = topology.timers.alarm(self._on_due)
         self._new: dict[Key, None] = {}
         self._since: Final[dict[Key, float]] = {}
         topology.on_use_ended = self.on_use_ended

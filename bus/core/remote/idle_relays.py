@@ -14,7 +14,6 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.core.peer.relay import Dismissal
-from bus.core.timers import Rank
 from bus.core.wire import Dismiss, Dismissed
 from bus.registration import Visibility
 from bus.specification import Specification
@@ -51,7 +50,7 @@ class IdleRelays:
 
     def __init__(self, topology: Topology, relays: Relays) -> None:
         self._topology: Final = topology
-        self._alarm: Final = topology.timers.alarm(Rank.IDLE_RELAYS, self._on_due)
+        self._alarm: Final = topology.timers.alarm(self._on_due)
         self._relays: Final = relays
         relays.on_changed = self.on_changed
         self._new: list[Relay] = []

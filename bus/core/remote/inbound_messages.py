@@ -23,7 +23,6 @@ from bus.core.remote.inbound import (
 from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
 from bus.core.streams.receipts import Receipt
-from bus.core.timers import Rank
 from bus.core.wire import (
     FAILED,
     FOLLOWS,
@@ -88,7 +87,7 @@ class InboundMessages:
             ended_max=limits.ended_streams_max,
             horizons=topology.horizons,
         )
-        self._alarm: Final = topology.timers.alarm(Rank.STREAMS, self._streams.expire)
+        self._alarm: Final = topology.timers.alarm(self._streams.expire)
         topology.newest_epoch = self._streams.newest_epoch
         self.strays: int = 0
 

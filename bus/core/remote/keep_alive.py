@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.timers import Rank
 from bus.core.wire import Ping
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class KeepAlive:
     def __init__(self, topology: Topology, links: LinkTable) -> None:
         self._topology: Final = topology
         self._links: Final = links
-        self._alarm: Final = topology.timers.alarm(Rank.KEEP_ALIVE, self._on_due)
+        self._alarm: Final = topology.timers.alarm(self._on_due)
 
     def on_frame(self, peer: Peer, now: float) -> None:
         """Note that a frame, of any kind, arrived from a process."""

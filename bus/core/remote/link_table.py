@@ -24,7 +24,6 @@ from bus.core.remote.master_dialler import (
     Masters,
     is_static,
 )
-from bus.core.timers import Rank
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
 from bus.events import BusReason
@@ -74,7 +73,7 @@ class LinkTable:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
-        self._alarm: Final = topology.timers.alarm(Rank.LINKS, self._drop_late)
+        self._alarm: Final = topology.timers.alarm(self._drop_late)
         self.dialler: Final = dialler
         self.masters: Masters = Masters()
         self.by_number: Final[dict[int, Link]] = {}

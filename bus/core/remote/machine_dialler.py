@@ -22,7 +22,6 @@ from bus.core.remote.master_dialler import (
     jittered,
 )
 from bus.core.remote.name_conflicts import REMEDY, NameConflicts
-from bus.core.timers import Rank
 from bus.core.wire import Error, LinkKind, Reason
 from bus.snapshot import MachineInfo, MachineState
 
@@ -121,7 +120,7 @@ class MachineDialler(Masters):
         topology = remote.topology
         self._topology: Final = topology
         self._links: Final = remote.links
-        self._alarm: Final = topology.timers.alarm(Rank.MACHINE_DIALS, self._tick)
+        self._alarm: Final = topology.timers.alarm(self._tick)
         self.conflicts: Final = NameConflicts(topology)
         # The addresses on which the masters of other machines listen, by machine.
         self._machines: Final[dict[str, tuple[str, ...]]] = {

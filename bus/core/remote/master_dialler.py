@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from bus.core.local.actions import Dial
-from bus.core.timers import Rank
 from bus.core.wire import LinkKind, Reason
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class MasterDialler:
     def __init__(self, topology: Topology, addresses: tuple[str, ...]) -> None:
         self._topology: Final = topology
         self._addresses: Final = addresses
-        self._alarm: Final = topology.timers.alarm(Rank.DIALS, self._tick)
+        self._alarm: Final = topology.timers.alarm(self._tick)
         self._attempts: int = 0
         self._delay_s: float = REDIAL_S
         self.redial_at: float | None = None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.actions import Evict
 from bus.core.remote.pending_names import PendingNames
 from bus.core.remote.user_routing_table import User, UserRoutingTable
-from bus.core.timers import Rank
 from bus.core.wire import Eliminate, Error, Export, Ping, Pong, Reason
 from bus.errors import NameTakenError, WireError
 from bus.registration import Visibility
@@ -67,7 +66,7 @@ class NameRegistry:
         self._manager: Final = manager
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
-        self._alarm: Final = topology.timers.alarm(Rank.NAMES, self._on_due)
+        self._alarm: Final = topology.timers.alarm(self._on_due)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
         # In a new master: when to decide on the requested names, in seconds; None if
         # each is decided at once. `_awaited`: the addresses of the processes that have

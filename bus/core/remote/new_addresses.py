@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from bus.address import Address
 from bus.core.hooks import Hooks, Moves, Row
-from bus.core.timers import Rank
 from bus.core.wire import Error, Reason
 from bus.errors import MovedError, WireError
 
@@ -39,7 +38,7 @@ class NewAddresses(Moves):
     def __init__(self, remote: RemoteManager) -> None:
         self._remote: Final = remote
         timers = remote.topology.timers
-        self._alarm: Final = timers.alarm(Rank.NEW_ADDRESSES, self._expire)
+        self._alarm: Final = timers.alarm(self._expire)
         self.by_name: Final[dict[str, tuple[str, float]]] = {}
         self.deferred: Final[dict[str, str]] = {}
 

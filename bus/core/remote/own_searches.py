@@ -15,7 +15,6 @@ from bus.address import ANY_MACHINE, Address
 from bus.core.hooks import Moves
 from bus.core.peer.peer import characteristics
 from bus.core.remote.requests import HOPS, Request
-from bus.core.timers import Rank
 from bus.core.wire import NO_DEADLINE, Search
 from bus.errors import BusFullError
 from bus.rights import not_granted
@@ -69,7 +68,7 @@ class OwnSearches:
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
-        self._alarm: Final = topology.timers.alarm(Rank.REPEATED_SEARCHES, self._repeat)
+        self._alarm: Final = topology.timers.alarm(self._repeat)
         self._relays: Final = relays
         self._ledger: Final = ledger
         self.by_name: Final[dict[str, Request[Search]]] = {}

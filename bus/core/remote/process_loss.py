@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.timers import Rank
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -63,7 +61,7 @@ class ProcessLoss:
         self._resolver: Final = resolver
         self._links: Final = links
         # When the first process without a link counts as lost.
-        self._loss_alarm: Final = topology.timers.alarm(Rank.PEERS, self._on_due)
+        self._loss_alarm: Final = topology.timers.alarm(self._on_due)
         topology.lose = self.lose
         topology.drop_peer = self.drop_peer
         topology.await_link = self.await_link

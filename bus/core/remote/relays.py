@@ -17,7 +17,6 @@ from bus.core.local.actions import Dial, Vacate
 from bus.core.local.routing_table import Entry
 from bus.core.peer.relay import AUDIENCE, Relay, RelayState
 from bus.core.remote.proxies import Proxies
-from bus.core.timers import Rank
 from bus.core.wire import LinkKind
 from bus.errors import WireError
 from bus.registration import Visibility
@@ -68,7 +67,7 @@ class Relays:
         relay_account: Callable[[Characteristics], object],
     ) -> None:
         self._topology: Final = topology
-        self._alarm: Final = topology.timers.alarm(Rank.RELAYS, self._expire)
+        self._alarm: Final = topology.timers.alarm(self._expire)
         self._manager: Final = manager
         self._host: Final = host
         self._relay_account: Final = relay_account

@@ -35,7 +35,6 @@ from bus.core.remote.relays import Relays
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
-from bus.core.timers import Rank
 from bus.core.wire import LinkKind, Reason, Role
 from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.error_text import error_text_of
@@ -149,13 +148,9 @@ class RemoteManager:
             *(topology, self.name_registry, self.relays, self.resolver),
             *(hooks, self.idle_links),
         )
-        self._parked_alarm: Final = topology.timers.alarm(
-            Rank.PARKED_MESSAGES, self._expire_parked
-        )
+        self._parked_alarm: Final = topology.timers.alarm(self._expire_parked)
         manager.parked.alarm = self._parked_alarm
-        topology.ack_alarm = topology.timers.alarm(
-            Rank.ACKNOWLEDGEMENTS, self._check_acks
-        )
+        topology.ack_alarm = topology.timers.alarm(self._check_acks)
         self._rows: Final = {row.kind: row for row in self._table()}
         # An attribute, so that a notification pays for no further call.
         self.subscribed_peers: Callable[[Entry], list[Peer]] = _no_peers

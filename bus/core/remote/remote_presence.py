@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.interests import Interests
 from bus.core.local.remote_tasks import RemoteTasks
-from bus.core.timers import Rank
 from bus.core.wire import Eliminate, Unexport
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class RemotePresence:
         self, topology: Topology, table: RoutingTable, own: RemoteTasks
     ) -> None:
         self._topology: Final = topology
-        self._alarm: Final = topology.timers.alarm(Rank.PRESENCE, self._on_due)
+        self._alarm: Final = topology.timers.alarm(self._on_due)
         self._own: Final = own
         machine = topology.me.machine
         self._passed_on: Final = RemoteTasks(machine, table, Interests(machine))

@@ -21,7 +21,6 @@ from bus.core.remote.confirmations import Confirmations
 from bus.core.remote.matches import Matches
 from bus.core.remote.remote_presence import RemotePresence
 from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
-from bus.core.timers import Rank
 from bus.core.wire import AddRelay, Error, Pong, Reason, Unexport
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from bus.errors import WireError
@@ -81,14 +80,10 @@ class RemoteSubscriptions:
         )
         self.matches: Final = Matches(topology, manager, remote.relays, self.ledger)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
-        self._adoption_alarm: Final = topology.timers.alarm(
-            Rank.ADOPTED_SUBSCRIPTIONS, self._check_all_adopted
-        )
+        self._adoption_alarm: Final = topology.timers.alarm(self._check_all_adopted)
         self._confirmations: Final = Confirmations(topology)
         # When to send subscriptions again.
-        self._repeat_alarm: Final = topology.timers.alarm(
-            Rank.SUBSCRIPTIONS, self._repeat
-        )
+        self._repeat_alarm: Final = topology.timers.alarm(self._repeat)
 
     def begin(self) -> Hooks:
         """Extend the subscriptions and watches of the tasks here from now on.

@@ -19,7 +19,6 @@ from bus.core.remote.requests import (
     Requests,
     check_passed_on,
 )
-from bus.core.timers import Rank
 from bus.core.wire import AddRelay, Cancel, Error, Reason, RequestId, Search
 from bus.errors import WireError
 from bus.registration import Visibility
@@ -68,7 +67,7 @@ class Resolver:
             topology,
             owner_of=self._owner,
             frame_for=self._frame_for,
-            alarm=topology.timers.alarm(Rank.SEARCHES, self._expire),
+            alarm=topology.timers.alarm(self._expire),
         )
         self.own: Final = OwnSearches(topology, manager, relays, self.ledger)
         collector = manager.any_machine.collector or AnswerCollector

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.timers import Rank
 from bus.core.wire import Reason
 from bus.errors import (
     ExpiredError,
@@ -45,7 +44,7 @@ class UndeliveredMessages:
         self._topology: Final = topology
         self._manager: Final = manager
         self._relays: Final = relays
-        topology.message_alarm = topology.timers.alarm(Rank.MESSAGES, self._expire)
+        topology.message_alarm = topology.timers.alarm(self._expire)
 
     def on_unrelay(self, peer: Peer, frame: Unrelay, _: float) -> None:
         """Release the relay of a task that deregistered cleanly (BUS-DEREG-4).
