@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bus.address import Address
-    from bus.api.arguments import Unset
+    from bus.api.arguments import OnFull, Unset
     from bus.api.awaited_binding import AwaitedBinding
     from bus.api.hand_over import Factory, TaskBus
+    from bus.api.sender import Sender
     from bus.api.task import Task
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
+    from bus.core.hooks import Bodies, Process
     from bus.core.local.routing_table import Entry
     from bus.core.remote.remote_manager import RemoteManager
     from bus.durability import Durability
     from bus.errors import BusError, MovedError
+    from bus.loan import Loan
     from bus.message import Incoming
     from bus.snapshot import BusSnapshot
     from bus.threads.exchange import Exchange
@@ -43,6 +46,8 @@ __all__ = [
     "follow",
     "hand_over",
     "inspect",
+    "new_loan",
+    "shared_memory",
     "use_any_machine",
 ]
 
@@ -130,6 +135,26 @@ def durable(
 
     owner = Owner(bus, machine, process, incarnation)
     return HorizonStore.open(durability, owner).hooks()
+
+
+def shared_memory(config: BusConfig, process: Process) -> Bodies:
+    """Share memory with the other processes of the machine (MC-38)."""
+    from bus.links.link_memory import LinkMemory
+
+    return LinkMemory(config, process)
+
+
+def new_loan(
+    sender: Sender,
+    entry: Entry,
+    nbytes: int,
+    on_full: OnFull,
+    timeout: float | Unset | None,
+) -> Loan:
+    """Return a loan for a task; see `Task.loan`."""
+    from bus.api import loans
+
+    return loans.new_loan(sender, entry, nbytes, on_full, timeout)
 
 
 def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> Task:

@@ -37,6 +37,7 @@ from bus.multicast.arena import Arena
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.links.alone import Alone
+from tests.links.memory_ends import Place
 from tests.links.talk import Talk, until_at_rest
 from tests.strikes import everywhere
 from tests.support import Threads, until
@@ -158,7 +159,7 @@ def test_a_body_beyond_8_mib_is_copied_by_the_comm_thread(
     fast_path: Any = SimpleNamespace(
         peer=SimpleNamespace(message_bytes_max=16 * MIB),
         link=1,
-        _shares=lambda link: link == 1,
+        _bodies=SimpleNamespace(shares=lambda link: link == 1),
     )
 
     assert FastPath._is_shared(fast_path, size) == shared
@@ -229,15 +230,13 @@ class Ends:
     """The memory of a sender and of a receiver, and a link from one to the other."""
 
     def __init__(self) -> None:
-        config = BusConfig()
-        self.sender = LinkMemory(config, lambda _: os.getpid(), list)
+        self.sender = LinkMemory(BusConfig(), Place(lambda _: os.getpid()))
         self.link(7)
 
     def link(self, number: int) -> None:
         """Begin another link, to another receiver."""
-        config = BusConfig()
         self.number = number
-        self.receiver = LinkMemory(config, lambda _: os.getpid(), list)
+        self.receiver = LinkMemory(BusConfig(), Place(lambda _: os.getpid()))
         self._reader = FrameReader()
 
     def send(self, body: bytes) -> Any:
@@ -303,21 +302,23 @@ def test_memory_that_an_interrupt_left_half_changed_is_replaced(
 
 
 @clause("MC-35")
-def test_a_report_for_one_link_leaves_those_of_the_others(ends: Ends) -> None:
+def test_a_report_goes_in_front_of_a_message_and_leaves_those_of_other_links(
+    ends: Ends,
+) -> None:
     ends.send(LONG)
     held = ends.send(LONG)
     receiver = ends.receiver
     lent = receiver._lent
-    assert lent is not None
     lent.ended_at.append(9)
     del held
 
     assert receiver.ended_at
-    [report] = receiver.take_ended_at(7)
+    report, message = receiver.put(7, b"message")
 
     assert isinstance(FrameReader().read(report), Release)
+    assert message == b"message"
     assert list(lent.ended_at) == [9]
-    assert list(receiver.take_ended_at(7)) == []
+    assert receiver.put(7, b"message") == [b"message"]
 
 
 @clause("BUS-CHAN-7", "MC-35")
@@ -342,7 +343,7 @@ def test_a_thread_that_reads_a_report_at_a_link_handles_it(*, main: bool) -> Non
 
     alone.wait(encode(Release(leases=((1, 2),))))
 
-    assert alone.calls == ["Release 1"]
+    assert alone.calls == ["report 1"]
     assert not alone.given
 
 
@@ -351,7 +352,7 @@ def test_a_malformed_report_is_handed_to_the_comm_thread() -> None:
     """It drops the link."""
     alone = Alone()
     alone.host.main = True
-    wrong = bytes((FrameType.RELEASE.value,)) + b"x"
+    wrong = bytes((FrameType.RELEASE.value,)) + b"wrong"
 
     alone.wait(wrong)
 
@@ -373,6 +374,6 @@ def test_the_end_of_a_lease_wakes_a_comm_thread_that_sleeps_for_long(
         _link_pool=SimpleNamespace(wake=lambda: woken.append(True)),
     )
 
-    Rounds._on_lease_ended(rounds)
+    Rounds.wake_unless_soon(rounds)
 
     assert bool(woken) is (asleep and not soon)
