@@ -200,6 +200,17 @@ def test_a_bus_loads_no_feature_that_it_does_not_use(
     assert INSPECTOR in opened
 
 
+def test_a_bus_loads_shared_memory_when_it_opens_and_no_pool(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BUS_RUN_DIR", str(tmp_path))
+    opened = _loaded_by("import bus; bus.open_bus().close()", whole=True)
+
+    # A later import, at the first long message, would be made under a lock.
+    assert "bus.links.link_memory" in opened
+    assert "bus.multicast.pool" not in opened
+
+
 @pytest.mark.parametrize(
     "code",
     [
