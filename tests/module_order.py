@@ -169,9 +169,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "batch",
         "link_frames",
         "stream_frames",
-        "memory_frames",
         "task_frames",
         "codec",
+        "memory_frames",
         "single",
         "frame_reader",
     ),
@@ -250,7 +250,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "dropping_account",
         "verdict",
         "delivery",
-        "loan_request",
         "comm",
         "mailbox",
         "inbox",
@@ -295,7 +294,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "link_memory",
         "rounds",
         "shutdown",
-        "fast_frames",
         "fast_path_driver",
         "run_directory",
         "comm_thread",
@@ -490,7 +488,7 @@ SIGNATURES = (
 # of which everything belongs to the part, and "a:" the folder of the words behind it.
 PARTS: Mapping[str, str] = {
     "model": """
-        access address arrays config empty_view error_text errors/ events message
+        access address arrays config empty_view error_text errors/ events loan message
             payload payload_depth payload_size registration rights role snapshot
             specification
     """,
@@ -511,7 +509,7 @@ PARTS: Mapping[str, str] = {
     "process": """
         at_exit
         links: __init__ acknowledgement_tracker audience_account batch_room
-            comm_thread connect_failure fast_frames fast_path_driver frame_readers
+            comm_thread connect_failure fast_path_driver frame_readers
             inbound_delivery join_state link_helpers link_policy link_poller link_pool
             link_setup machine_id memory peer_log process_network
             relay_account relay_outbox rounds run_directory send_batch shutdown
@@ -536,12 +534,11 @@ PARTS: Mapping[str, str] = {
         core/remote: confirmations matches remote_presence remote_subscriptions
     """,
     "features/memory": """
-        loan multicast/
+        multicast/
         api: loans
         cli: shm
         core/wire: memory_frames
         links: lease_account lent_bodies link_memory shared_bodies task_loans
-        threads: loan_request
     """,
     "features/machines": """
         keys/ network

@@ -93,19 +93,24 @@ OWN_MODULES_MAX = 257
 UNUSED = (
     "bus.api.hand_over",
     "bus.api.inspection",
+    "bus.api.loans",
     "bus.core.discovery",
     "bus.core.remote.machine_dialler",
     "bus.core.remote.name_conflicts",
     "bus.core.remote.frame_",
+    "bus.core.wire.memory_frames",
     "bus.horizon",
     "bus.journal",
     "bus.keys",
     "bus.links.gateway_",
+    "bus.links.lease_account",
     "bus.links.lent_bodies",
+    "bus.links.link_memory",
     "bus.links.machine_discovery",
     "bus.links.monitor_leases",
     "bus.links.peer_trust",
     "bus.links.shared_bodies",
+    "bus.links.task_loans",
     "bus.multicast",
 )
 # Each bus that joins its network has one, for other processes.
@@ -198,6 +203,17 @@ def test_a_bus_loads_no_feature_that_it_does_not_use(
     assert [each for each in opened if each.startswith(UNUSED)] == []
     assert INSPECTOR not in imported
     assert INSPECTOR in opened
+
+
+def test_a_bus_loads_shared_memory_when_it_opens_and_no_pool(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BUS_RUN_DIR", str(tmp_path))
+    opened = _loaded_by("import bus; bus.open_bus().close()", whole=True)
+
+    # A later import, at the first long message, would be made under a lock.
+    assert "bus.links.link_memory" in opened
+    assert "bus.multicast.pool" not in opened
 
 
 @pytest.mark.parametrize(

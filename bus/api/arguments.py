@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNSET",
+    "OnFull",
     "Unset",
     "addressees",
     "answer_timeout",
@@ -48,6 +49,10 @@ __all__ = [
     "new_address",
     "wrong_type",
 ]
+
+
+# What to do if there is no room for a loan.
+OnFull: TypeAlias = Literal["error", "wait"]
 
 
 class Unset(enum.Enum):

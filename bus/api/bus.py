@@ -72,6 +72,7 @@ class Bus(Closable):
     """
 
     _in_place_of_copy: ClassVar[str] = "another process joins the bus, with open_bus"
+    _new_loan = staticmethod(features.new_loan)
 
     def __init__(
         self,

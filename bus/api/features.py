@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bus.address import Address
-    from bus.api.arguments import Unset
+    from bus.api.arguments import OnFull, Unset
     from bus.api.awaited_binding import AwaitedBinding
     from bus.api.hand_over import Factory, TaskBus
     from bus.api.notification_iterator import NotificationIterator
     from bus.api.orphans import Orphans
+    from bus.api.sender import Sender
     from bus.api.task import Task, Where
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
+    from bus.core.hooks import Bodies, Process
     from bus.core.local.routing_table import Entry
     from bus.core.remote.remote_manager import RemoteManager
     from bus.durability import Durability
     from bus.errors import BusError, MovedError
     from bus.links.socket_network import Outside
+    from bus.loan import Loan
     from bus.message import Incoming
     from bus.network import Network
     from bus.snapshot import BusSnapshot
@@ -49,7 +52,9 @@ __all__ = [
     "hand_over",
     "inspect",
     "listen",
+    "new_loan",
     "other_machines",
+    "shared_memory",
     "use_any_machine",
 ]
 
@@ -167,6 +172,26 @@ def durable(
 
     owner = Owner(bus, machine, process, incarnation)
     return HorizonStore.open(durability, owner).hooks()
+
+
+def shared_memory(config: BusConfig, process: Process) -> Bodies:
+    """Share memory with the other processes of the machine (MC-38)."""
+    from bus.links.link_memory import LinkMemory
+
+    return LinkMemory(config, process)
+
+
+def new_loan(
+    sender: Sender,
+    entry: Entry,
+    nbytes: int,
+    on_full: OnFull,
+    timeout: float | Unset | None,
+) -> Loan:
+    """Return a loan for a task; see `Task.loan`."""
+    from bus.api import loans
+
+    return loans.new_loan(sender, entry, nbytes, on_full, timeout)
 
 
 def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> Task:

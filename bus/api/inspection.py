@@ -86,7 +86,7 @@ def inspect(
         notifying=None if comm is None else _notifying(comm),
         machines=tuple(machines),
         ignored_announcements={} if comm is None else dict(comm.ignored_announcements),
-        shared_memory=None if comm is None else comm.shared_memory(),
+        shared_memory=None if comm is None else comm.bodies.info(),
     )
 
 

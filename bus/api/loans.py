@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
-from bus.api.arguments import UNSET, Unset, deadline_after, wrong_type
+from bus.api.arguments import UNSET, OnFull, Unset, deadline_after, wrong_type
 from bus.api.awaited_outcome import AwaitedOutcome
 from bus.errors import ArenaFullError
+from bus.links.link_memory import LinkMemory, LoanRequest
 from bus.loan import Loan
 from bus.payload_size import size_with_length
-from bus.threads.loan_request import LoanRequest
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.api.sender import Sender
     from bus.core.local.routing_table import Entry
-    from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["OnFull", "new_loan"]
-
-# What to do if the arena has no room.
-OnFull: TypeAlias = Literal["error", "wait"]
+__all__ = ["new_loan"]
 
 _POLICIES: Final[tuple[str, ...]] = get_args(OnFull)
 
@@ -41,10 +37,11 @@ def new_loan(
         raise ValueError(text)
     seconds = config.send_timeout_s if timeout is UNSET else timeout
     deadline, host = deadline_after(seconds), sender.require_host()
-    comm: Comm | None = sender.bus._exchange.comm
+    comm = sender.bus._exchange.comm
+    memory = None if comm is None else comm.bodies
     view: memoryview | None = None
     # A shorter message is not sent through the arena, which would round its size up.
-    if comm is not None and nbytes >= config.arena_threshold_bytes:
+    if isinstance(memory, LinkMemory) and nbytes >= config.arena_threshold_bytes:
         # There never is room for more than the arena.
         waits = on_full == "wait" and nbytes <= config.arena_bytes
         if waits and sender.bus._threads.in_callback():
@@ -52,7 +49,7 @@ def new_loan(
                 "cannot wait within a callback, whose thread may have to release a "
                 "message: use on_full='error' there"
             )
-        view = _lend(comm, sender, entry, host, nbytes, deadline, waits=waits)
+        view = _lend(memory, sender, entry, host, nbytes, deadline, waits=waits)
     if view is None:
         return Loan(entry.name, memoryview(bytearray(nbytes)), shared=False)
     return Loan(entry.name, view, shared=True)
@@ -70,7 +67,7 @@ def _check_size(nbytes: object, message_bytes_max: int) -> None:
 
 
 def _lend(
-    comm: Comm,
+    memory: LinkMemory,
     sender: Sender,
     entry: Entry,
     host: ThreadManager,
@@ -79,7 +76,7 @@ def _lend(
     *,
     waits: bool,
 ) -> memoryview | None:
-    """Return a writable view in the arena; None if there is none.
+    """Return a writable view in the arena; None if it is closed.
 
     Raises:
         ArenaFullError: there is no room, or none in time.
@@ -88,13 +85,13 @@ def _lend(
     # any case: an interrupt would leave the arena half changed.
     if not _sync.may_be_interrupted():
         try:
-            return comm.lend(nbytes)
+            return memory.lend(nbytes)
         except ArenaFullError:
             if not waits:
                 raise
     awaited = _AwaitedLoan(entry, host, serves=waits)
     request = LoanRequest(nbytes, awaited.on_answer, waits=waits)
-    comm.request_loan(request)
+    memory.post_request(request)
     try:
         return awaited.wait(sender, deadline if waits else None, nbytes)
     finally:

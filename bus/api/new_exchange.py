@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
-from bus.api.features import REMOTE_FEATURES
+from bus.api.features import REMOTE_FEATURES, shared_memory
+from bus.core.hooks import Hooks
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Journal
 from bus.threads.exchange import Exchange
@@ -46,6 +48,8 @@ def new_exchange(
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
     hooks = [] if durable is None else [durable(bus, machine, process, incarnation)]
+    if config.shared_memory:
+        hooks.append(Hooks(bodies=partial(shared_memory, config)))
     incarnation = max([incarnation, *(each.incarnation for each in hooks)])
     trace_sink = None
     if journal is not None:

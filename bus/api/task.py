@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from bus.address import Address
 from bus.api.arguments import (
     UNSET,
+    OnFull,
     Unset,
     addressees,
     answer_timeout,
@@ -21,7 +22,6 @@ from bus.api.awaited_command import await_command
 from bus.api.bus_thread import BusThread
 from bus.api.call import call
 from bus.api.command_handle import NO_QUESTION, CommandHandle
-from bus.api.loans import OnFull, new_loan
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NOTIFY, SEND, Sender
@@ -315,7 +315,7 @@ class Task(Uncopyable):
             RuntimeError: "wait" within a callback.
             UnknownTaskError: this task is deregistered.
         """
-        return new_loan(self._sender, self._entry, nbytes, on_full, timeout)
+        return self._bus._new_loan(self._sender, self._entry, nbytes, on_full, timeout)
 
     # Subscribing and watching.
 

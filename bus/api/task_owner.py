@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bus.api.lifetime import Lifetime
     from bus.config import BusConfig
     from bus.errors import BusError, MovedError
+    from bus.loan import Loan
     from bus.message import Incoming
     from bus.specification import Specification
     from bus.threads.exchange import Exchange
@@ -61,6 +62,10 @@ class TaskOwner(Protocol):
 
         Returns None, or the error to report. None if this process follows no moves.
         """
+
+    @property
+    def _new_loan(self) -> Callable[..., Loan]:
+        """Takes a loan for a task; see `bus.api.features.new_loan`."""
 
     def _route(self, where: str | Address, bus: str | None) -> tuple[str, TaskOwner]:
         """Return the key by which an addressee is routed, and its bus."""

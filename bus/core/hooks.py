@@ -6,8 +6,8 @@ bus that uses it, or an object for a slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -15,8 +15,13 @@ from bus.core import wire
 from bus.core.local.routing_table import Entry
 from bus.core.peer.peer import Peer
 from bus.core.streams.incoming_streams import Horizons
+from bus.errors import WireError
 
-__all__ = ["Hooks", "Moves", "Row", "Watcher"]
+if TYPE_CHECKING:
+    from bus.core.local.actions import Send
+    from bus.snapshot import SharedMemoryInfo
+
+__all__ = ["Bodies", "Hooks", "Moves", "Process", "Row", "Watcher"]
 
 F = TypeVar("F", bound=wire.Frame)
 
@@ -50,6 +55,7 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
     incarnation: the least incarnation that this life of the process may have (AMO-17).
     horizons: the slot of a durable process (AMO-20).
+    bodies: returns an object for the slot `Bodies`, when this process gets links.
     performers: perform the actions that the feature defines; see `Exchange.performers`.
     begin: called once this process has joined its network; if it raises, the join
       fails.
@@ -75,6 +81,7 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
     incarnation: int = 0
     horizons: Horizons | None = None
+    bodies: Callable[[Process], Bodies] | None = None
     performers: Mapping[type, Callable[[Any, Any, Any], object]] = {}
     begin: Callable[[], object] = _nothing
     end: Callable[[], object] = _nothing
@@ -107,6 +114,108 @@ class Watcher(Protocol):
 
         out: True for a frame of this process.
         """
+
+
+class Process(Protocol):
+    """What a feature may ask of its process; any thread may call the methods."""
+
+    def wake_unless_soon(self) -> None:
+        """Wake the comm thread, unless it wakes soon.
+
+        It takes no lock: a thread may call it within a garbage collection.
+        """
+
+    def ask(self, request: Callable[[], object]) -> None:
+        """Let the comm thread call a function, after everything posted before."""
+
+    def process_id(self, link: int) -> int | None:
+        """Return the process at the other end of a link, if the system reports it."""
+
+    def link_names(self) -> Mapping[int, str]:
+        """Return the name of the process at each link; takes the exchange's lock."""
+
+
+class Bodies:
+    """A slot: a second way for the bodies of long messages, beside their links.
+
+    This is the null object: each body goes by its link.
+
+    The caller of all methods but `is_due` and `info` holds `Rounds.hold`, and perhaps
+    the exchange's lock. An object takes its own lock last, and calls no code of users
+    under it. If a method of the fast path is interrupted, the caller drops the link.
+
+    ended_at: a link for each lease that has ended and is not reported yet. Any thread
+      may read it.
+    takes: the first bytes of the frames that `take` handles.
+    """
+
+    __slots__ = ()
+
+    ended_at: Collection[int] = ()
+    takes: Collection[bytes] = ()
+
+    def begin(self, _send: Callable[[int, wire.Frame], object]) -> Hooks:
+        """Return the hooks of the feature, for the remote manager.
+
+        send: as of `Topology`.
+        """
+        return Hooks()
+
+    def pieces(self, _link: int, frame: wire.Frame) -> Sequence[bytes]:
+        """Return the data to put on a link for a frame, in order (MC-29)."""
+        return wire.pieces(frame)
+
+    def put(self, link: int, frame: bytes | wire.Batch) -> Sequence[bytes]:
+        """Return the data for a frame that a task thread sends, with the reports."""
+        return (frame,) if isinstance(frame, bytes) else self.pieces(link, frame)
+
+    def shares(self, _link: int) -> bool:
+        """Return True if the last long body sent on a link went the second way."""
+        return False
+
+    def end_round(self) -> Sequence[tuple[int, bytes]]:
+        """Return the data to put on links behind the frames, with their links."""
+        return ()
+
+    def resolve_body(self, _link: int, frame: wire.Frame) -> wire.Frame:
+        """Return a frame with its body, if it has only the location of that.
+
+        Raises:
+            WireError: there is no such body.
+        """
+        if (
+            isinstance(frame, wire.Batch)
+            and len(frame.runs) == 1
+            and frame.runs[0].flags & wire.LEASED
+        ):
+            raise WireError("MSG has a body in shared memory, which is not in use here")
+        return frame
+
+    def take(self, _link: int, _frame: bytes) -> bool:
+        """Handle a frame outside a round; return False if it is malformed."""
+        return False
+
+    def is_due(self, *, soon: bool) -> bool:
+        """Return True if leases have ended whose report cannot wait.
+
+        soon: True if the next round comes soon anyway.
+        """
+        del soon
+        return False
+
+    def take_ended(self) -> Sequence[Send]:
+        """Return the reports of ended leases, which go in front of messages."""
+        return ()
+
+    def info(self) -> SharedMemoryInfo | None:
+        """Return the state of the shared memory (MC-39); the caller holds no lock."""
+        return None
+
+    def forget(self, link: int) -> None:
+        """Release what a lost or closed link holds."""
+
+    def close(self) -> None:
+        """Release everything; views that processes or tasks have stay readable."""
 
 
 class Moves:

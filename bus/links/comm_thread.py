@@ -125,7 +125,10 @@ class CommThread:
             host=outbox,
             master=(master,),
             static=static,
-            features=exchange.remote_features,
+            features=(
+                *exchange.remote_features,
+                lambda remote: self._rounds.bodies.begin(remote.topology.send),
+            ),
             relay_account=outbox.new_relay_account,
         )
         remote, link_pool = self.remote, self._link_pool
@@ -133,7 +136,7 @@ class CommThread:
             exchange, remote, link_pool, policy, self.join_state
         )
         setup, join_state = self._link_setup, self.join_state
-        rounds = Rounds(exchange, remote, outbox, link_pool, setup, join_state, config)
+        rounds = Rounds(exchange, remote, outbox, link_pool, setup, join_state)
         self._rounds: Final = rounds
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
         driver = FastPathDriver(exchange, remote, link_pool, rounds, outbox.account)
@@ -150,9 +153,8 @@ class CommThread:
         self.rejected_peers: int = 0
         # Called for each decision or message, so without a method in between.
         self.request_flush: Final = rounds.request_flush
-        self.shared_memory: Final = rounds.shared_memory
+        self.bodies: Final = rounds.bodies
         self.fail: Final = rounds.fail
-        self.lend, self.request_loan = rounds.link_memory.lend, rounds.request_loan
         self.holds: Final = self._inbound_delivery.holds
         self._thread: _sync.Thread | None = None
         # Acquired once: by the thread, to serve, or by `prevent_start`.
@@ -417,7 +419,7 @@ class CommThread:
             self._link_pool.close()
             with rounds.hold:
                 self._ended = rounds.links_reserved = True
-                rounds.link_memory.close()
+                rounds.bodies.close()
             self._policy.release_role()
             self._run_late_requests()
             shutdown.then()

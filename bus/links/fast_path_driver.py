@@ -22,7 +22,6 @@ from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.remote.fast_path import BODY_MAX, FastPath
 from bus.core.wire import FrameType
-from bus.links.fast_frames import RELEASE, FastFrames
 from bus.links.relay_outbox import OutboundAnswer
 from bus.message import Incoming, Kind
 from bus.threads.fast_delivery import FastDelivery
@@ -69,13 +68,12 @@ class FastPathDriver:
     __slots__ = (
         "_acknowledgement_tracker",
         "_audience",
+        "_bodies",
         "_commanded_at",
         "_exchange",
         "_exchange_lock",
-        "_frames",
         "_given",
         "_link_pool",
-        "_memory",
         "_midway",
         "_remote",
         "_rounds",
@@ -103,8 +101,7 @@ class FastPathDriver:
         self._rounds: Final = rounds
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
         self.hold: Final = rounds.hold
-        self._memory: Final = rounds.link_memory
-        self._frames: Final = FastFrames(rounds, link_pool)
+        self._bodies: Final = rounds.bodies
         self._given: Final = rounds.given
         # Used for each message, so looked up once.
         self._exchange_lock: Final = exchange._lock
@@ -191,7 +188,7 @@ class FastPathDriver:
                     if host.waits_next:
                         waitable.take_lease(host)
                     host.link_wait = waitable
-                if not self._frames.put(waitable.fast_path.link, frame):
+                if not self._put(waitable.fast_path.link, frame):
                     self.check_link(waitable.fast_path.link)  # the comm thread sends it
             if not peer.acks.in_exchange and peer.session.ack_at is not None:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
@@ -202,6 +199,18 @@ class FastPathDriver:
             self.abort_link(link if noted is None else noted.fast_path.link)
             raise
         return True
+
+    def _put(self, link: int, frame: bytes | Batch) -> bool:
+        """Put a frame on a link; return False if a part of it waits for room there.
+
+        If this is interrupted, the caller must abort the link.
+        """
+        bodies = self._bodies
+        if type(frame) is bytes and not bodies.ended_at:
+            return self._link_pool.send(link, frame)
+        done = self._link_pool.send_all(link, bodies.put(link, frame))
+        self._rounds.end_bodies()
+        return done
 
     def _has_earlier_work(self) -> bool:
         """Return True if something must go first; for a holder of the locks.
@@ -238,7 +247,7 @@ class FastPathDriver:
                 if frames is None:
                     return False
                 for link, frame in frames:
-                    if not self._frames.put(link, frame):
+                    if not self._put(link, frame):
                         self.check_link(link)
                     # It has its frame. A plain statement before the jump back: see
                     # `_sync.Lock`.
@@ -354,9 +363,7 @@ class FastPathDriver:
         }
         waitable = waitable_links[peer] = _WaitableLink(
             self,
-            FastPath(
-                self._remote, peer, link, self._memory.shares, self._memory.resolve_body
-            ),
+            FastPath(self._remote, peer, link, self._bodies),
             lease,
         )
         self._waitable_links = waitable_links
@@ -405,14 +412,14 @@ class FastPathDriver:
         the comm thread should wait at the link instead.
         """
         delivered = waits = other = False
-        fast_path, given = waitable.fast_path, self._given
+        fast_path, given, bodies = waitable.fast_path, self._given, self._bodies
         for frame in frames:
             delivery = FastDelivery.REFUSED
             # Earlier frames go first, and the bytes must be a frame.
             if not (
                 given or self._rounds.links_reserved or fast_path.link in self._midway
             ):
-                if frame[:1] == RELEASE and self._frames.take(fast_path.link, frame):
+                if frame[:1] in bodies.takes and bodies.take(fast_path.link, frame):
                     continue
                 delivery = self._exchange.try_deliver_now(fast_path, frame, host)
             if delivery is FastDelivery.REFUSED:

@@ -42,7 +42,7 @@ class FrameReaders:
 
     cause: returns why a link ended without a farewell, by its number; see
       `LinkPool.cause`.
-    resolve_body: see `LinkMemory.resolve_body`.
+    resolve_body: see `Bodies.resolve_body`.
     message_bytes_max: maximum length of a message body (OPEN-6). A body too short for a
       frame of its own is always allowed, since error reports need that much.
     """

@@ -1,20 +1,32 @@
 """`LinkMemory`: shared memory with the processes at the other ends of the links.
 
 `SharedBodies` is the memory of this process, `LentBodies` that of the others. This
-class passes the frames about memory to them, and long messages through them. The
-manager knows of neither: its messages have their bodies, wherever these are.
+class passes the frames about memory to them, and long messages through them. The lower
+parts know of neither: their messages have their bodies, wherever these are (`Bodies`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from bus.core.hooks import Bodies, Hooks, Row
 from bus.core.local.actions import Send
-from bus.core.wire import LEASED, RAW, Batch, encode, long_body
+from bus.core.wire import (
+    LEASED,
+    RAW,
+    Batch,
+    FrameType,
+    decode,
+    encode,
+    long_body,
+)
 from bus.core.wire import pieces as link_pieces
 from bus.core.wire.memory_frames import (
     CloseSlab,
@@ -24,39 +36,57 @@ from bus.core.wire.memory_frames import (
     SlabAnswer,
 )
 from bus.errors import ArenaFullError, WireError
+from bus.links.lent_bodies import LentBodies
+from bus.links.shared_bodies import SharedBodies
+from bus.multicast.arena import Arena
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from bus.config import BusConfig
+    from bus.core.hooks import Process
+    from bus.core.remote.link import Link
     from bus.core.wire import Frame
-    from bus.links.lent_bodies import LentBodies
-    from bus.links.shared_bodies import SharedBodies
     from bus.snapshot import SharedMemoryInfo
-    from bus.threads.loan_request import LoanRequest
 
-__all__ = ["LinkMemory"]
+__all__ = ["LinkMemory", "LoanRequest"]
 
 
-class LinkMemory:
+class LoanRequest(Struct, eq=False):
+    """A request for a writable view of a buffer in the arena (MC-41).
+
+    size: in bytes.
+    then: called once, in the comm thread or in one that acts for it, with the view;
+      with an error, if there is no room; or with None, if the arena is closed.
+    waits: True if the request may wait until the arena has room.
+    withdrawn: True once no task waits for the answer.
+    """
+
+    size: int
+    then: Callable[[memoryview | ArenaFullError | None], object]
+    waits: bool
+    withdrawn: bool = False
+
+
+class LinkMemory(Bodies):
     """The shared memory of a process, in both directions.
 
-    All methods but `info` and `lend` are for the holder of `Rounds.hold`.
+    All methods but `info`, `lend` and `post_request` are for the holder of
+    `Rounds.hold`.
 
     Args:
-        config: whether this process uses shared memory, and how much.
-        process_id, on_ended: as for `LentBodies`.
+        config: how much memory this process shares.
+        process: this process.
 
     Attributes:
         closed: True once `close` has begun.
-        ended_at: as of `LentBodies`; empty without one. Any thread may read it.
+        ended_at: as of `LentBodies`.
 
     Lock: ``_lock`` guards both directions while their state changes, so that `info`
-    reads one state. A thread takes it last, and calls no code of users under it. Those
-    methods take it that have something to do: a bus whose messages are short takes it
-    never.
+    reads one state. A thread takes it last, and calls no code of users under it. A bus
+    whose messages are short never takes it: only methods that have work to do take it.
 
     Interrupts: a main thread that sends on the fast path may be interrupted while it
     changes the memory of this process. ``_changing`` then stays True, and the next
@@ -73,8 +103,7 @@ class LinkMemory:
         "_known_at",
         "_lent",
         "_lock",
-        "_on_ended",
-        "_process_id",
+        "_process",
         "_requests",
         "_shared",
         "_shared_at",
@@ -83,21 +112,20 @@ class LinkMemory:
         "ended_at",
     )
 
-    def __init__(
-        self,
-        config: BusConfig,
-        process_id: Callable[[int], int | None],
-        on_ended: Callable[[], object],
-    ) -> None:
+    takes: Collection[bytes] = (bytes((FrameType.RELEASE.value,)),)
+
+    def __init__(self, config: BusConfig, process: Process) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self.closed: bool = False
         # The tasks that wait for room, in the order of their requests.
         self._requests: Final[deque[LoanRequest]] = deque()
         self._config: Final = config
-        self._process_id: Final = process_id
-        self._on_ended: Final = on_ended
-        self._lent: LentBodies | None = None
-        self._shared: SharedBodies | None = None
+        self._process: Final = process
+        self._lent: Final = LentBodies(
+            process.process_id, config.message_bytes_max, process.wake_unless_soon
+        )
+        self.ended_at: Collection[int] = self._lent.ended_at
+        self._shared: SharedBodies = self._new_shared()
         # True while a thread changes ``_shared``; see above.
         self._changing: bool = False
         # Links whose last long body lay in memory; links that know the memory of this
@@ -105,29 +133,19 @@ class LinkMemory:
         self._shared_at: Final[set[int]] = set()
         self._known_at: Final[set[int]] = set()
         self._unshared_at: Final[set[int]] = set()
-        self.ended_at: Collection[int] = ()
-        if config.shared_memory:  # else the modules of shared memory are not loaded
-            from bus.links.lent_bodies import LentBodies  # noqa: PLC0415 - see above
-
-            self._lent = LentBodies(process_id, config.message_bytes_max, on_ended)
-            self.ended_at = self._lent.ended_at
-            self._shared = self._new_shared()
 
     def _new_shared(self) -> SharedBodies:
-        from bus.links.shared_bodies import SharedBodies  # noqa: PLC0415 - see `__init__`
-        from bus.multicast.arena import Arena  # noqa: PLC0415 - likewise
-
         config = self._config
         return SharedBodies(
             Arena(config.arena_bytes, share=config.arena_share_per_recipient),
             config.arena_threshold_bytes,
-            self._process_id,
-            self._on_ended,
+            self._process.process_id,
+            self._process.wake_unless_soon,
         )
 
     def _begin_locked(self) -> None:
         """Begin a change of ``_shared``, after an interrupted one of another memory."""
-        if self._changing and self._shared is not None:
+        if self._changing:
             self._unshared_at.update(self._known_at)
             self._known_at.clear()
             self._shared_at.clear()
@@ -145,8 +163,6 @@ class LinkMemory:
         if body is None:
             return (encode(frame),)
         assert isinstance(frame, Batch)
-        if self._shared is None:
-            return link_pieces(frame)
         with self._lock:
             self._begin_locked()
             pieces: Sequence[bytes]
@@ -162,6 +178,17 @@ class LinkMemory:
             self._shared_at.discard(link)
         return pieces
 
+    def put(self, link: int, frame: bytes | Batch) -> Sequence[bytes]:
+        """Return the data for a frame outside a round, behind the reports on its link.
+
+        So the peer has room for its answer. The comm thread reports the leases of other
+        links, when it wakes. If this is interrupted, the caller must drop the link.
+        """
+        with self._lock:
+            data = [encode(each) for each in self._lent.take_ended_at(link)]
+        data += [frame] if isinstance(frame, bytes) else self.pieces(link, frame)
+        return data
+
     def shares(self, link: int) -> bool:
         """Return True if the last long body sent on a link lay in memory.
 
@@ -171,12 +198,15 @@ class LinkMemory:
 
     def end_round(self) -> Sequence[tuple[int, bytes]]:
         """Return the data to put on links at the end of a round, with their links."""
-        if self._shared is None or self._shared.is_idle:
-            return ()
-        with self._lock:
-            self._begin_locked()
-            closed = self._shared.end_round()
-            self._changing = False
+        closed: Sequence[tuple[int, bytes]] = ()
+        if not self._shared.is_idle:
+            with self._lock:
+                self._begin_locked()
+                closed = self._shared.end_round()
+                self._changing = False
+        # In the main thread an interrupt could lose an answer; a later round serves.
+        if self._requests and not _sync.may_be_interrupted():
+            self.serve_requests()
         return closed
 
     # Frames that arrive.
@@ -193,13 +223,10 @@ class LinkMemory:
         if not isinstance(frame, Batch) or len(frame.runs) != 1:
             return frame
         if frame.runs[0].flags & LEASED:
-            if self._lent is None:
-                fact = "a body in shared memory, which is not in use here"
-                raise WireError(f"MSG has {fact}")
             with self._lock:
                 return self._lent.resolve_body(link, frame)
         body = long_body(frame)
-        if body is None or self._lent is None or not frame.runs[0].flags & RAW:
+        if body is None or not frame.runs[0].flags & RAW:
             return frame
         run = replace(frame.runs[0], bodies=[memoryview(body)])
         return replace(frame, runs=[run])
@@ -210,17 +237,12 @@ class LinkMemory:
         Raises:
             WireError: the frame is wrong.
         """
-        lent = self._lent
-        if lent is None or self._shared is None:
-            if isinstance(frame, OfferSlab):
-                return [Send(link, SlabAnswer(slab=frame.slab, mapped=False))]
-            return []
         with self._lock:
             match frame:
                 case OfferSlab():
-                    return [Send(link, lent.on_offer(link, frame))]
+                    return [Send(link, self._lent.on_offer(link, frame))]
                 case CloseSlab():
-                    lent.on_closed(link, frame.slab)
+                    self._lent.on_closed(link, frame.slab)
                 case SlabAnswer():
                     self._begin_locked()
                     self._shared.on_answer(link, frame)
@@ -231,6 +253,32 @@ class LinkMemory:
                     self._changing = False
         return []
 
+    def begin(self, send: Callable[[int, Frame], object]) -> Hooks:
+        """Return the rows of the frames about memory."""
+
+        def handle(link: Link, frame: MemoryFrame, _: float) -> None:
+            for answer in self.on_frame(link.id, frame):
+                send(answer.link, answer.frame)
+
+        return Hooks(
+            frames=tuple(
+                Row(kind, handle, of_link=True)
+                for kind in (OfferSlab, SlabAnswer, CloseSlab, Release)
+            )
+        )
+
+    def take(self, link: int, frame: bytes) -> bool:
+        """Handle a report of ended leases; return False if it is malformed."""
+        try:
+            report = decode(frame)
+        except WireError:
+            return False  # the comm thread drops the link
+        assert isinstance(report, Release)
+        self.on_frame(link, report)
+        if self._requests:  # the comm thread serves them, not a main thread
+            self._process.ask(self.serve_requests)
+        return True
+
     # Ended leases.
 
     def is_due(self, *, soon: bool) -> bool:
@@ -238,31 +286,19 @@ class LinkMemory:
 
         soon: True if the next round comes soon anyway.
         """
-        if self._lent is None or self._shared is None:
-            return False
         return self._shared.task_loans.has_ended or self._lent.is_due(soon=soon)
 
     def take_ended(self) -> Sequence[Send]:
         """Return the reports of the leases ended since the last call."""
-        if self._lent is None or self._lent.is_idle:
+        if self._lent.is_idle:
             return ()
         with self._lock:
             return [Send(link, frame) for link, frame in self._lent.take_ended()]
 
-    def take_ended_at(self, link: int) -> Sequence[bytes]:
-        """Return the reports of the leases of one link, as data to put on it.
-
-        If this is interrupted, the caller must drop the link.
-        """
-        if self._lent is None:
-            return ()
-        with self._lock:
-            return [encode(frame) for frame in self._lent.take_ended_at(link)]
-
     # Loans to tasks.
 
     def lend(self, size: int) -> memoryview | None:
-        """Return a writable view of a buffer; None if no arena is in use (MC-41).
+        """Return a writable view of a buffer; None if this is closed (MC-41).
 
         For any thread that holds no other lock, and that no interrupt reaches: one
         would leave the arena half changed.
@@ -270,8 +306,6 @@ class LinkMemory:
         Raises:
             ArenaFullError: there is no room.
         """
-        if self._shared is None:
-            return None
         with self._lock:
             if self.closed:
                 return None
@@ -284,20 +318,21 @@ class LinkMemory:
             self._changing = False
             return view
 
-    @property
-    def has_requests(self) -> bool:
-        """True if tasks wait for room; takes no lock."""
-        return bool(self._requests)
+    def post_request(self, request: LoanRequest) -> None:
+        """Let the comm thread answer a request for a loan."""
+        self._process.ask(partial(self.request_loan, request))
+        # After the post: the comm thread sets this, then empties its inbox a last time.
+        if self.closed:
+            request.then(None)
 
     def request_loan(self, request: LoanRequest) -> None:
         """Answer a request for a loan, at once or when there is room.
 
         For any thread after `close`.
         """
-        shared = self._shared
-        if self.closed or shared is None:
+        if self.closed:
             request.then(None)
-        elif request.waits and shared.may_have_room(request.size):
+        elif request.waits and self._shared.may_have_room(request.size):
             self._requests.append(request)
             self.serve_requests()
         else:
@@ -322,15 +357,12 @@ class LinkMemory:
 
     # Inspection.
 
-    def info(self, processes: Mapping[int, str]) -> SharedMemoryInfo | None:
-        """Return the state of the shared memory (MC-39); None if there is none.
+    def info(self) -> SharedMemoryInfo:
+        """Return the state of the shared memory (MC-39).
 
         For any thread that holds no other lock.
-
-        processes: the name of the process at each link.
         """
-        if self._lent is None or self._shared is None:
-            return None
+        processes = self._process.link_names()
         with self._lock:
             self._begin_locked()
             self._changing = False  # nothing more is changed
@@ -340,8 +372,6 @@ class LinkMemory:
 
     def forget(self, link: int) -> None:
         """Release the memory of a closed link."""
-        if self._lent is None or self._shared is None:
-            return
         with self._lock:
             self._lent.forget(link)
             self._begin_locked()
@@ -353,8 +383,6 @@ class LinkMemory:
     def close(self) -> None:
         """Close all memory; views that processes or tasks have stay readable."""
         self.closed = True
-        if self._lent is None or self._shared is None:
-            return
         with self._lock:
             self._lent.close()
             self._begin_locked()

@@ -14,24 +14,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from bus.core.hooks import Bodies
 from bus.core.local.actions import Dial, HangUp, Send
-from bus.core.wire.memory_frames import MemoryFrame
 from bus.error_text import error_text_of
 from bus.errors import HorizonError, WireError
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.frame_readers import FrameReaders, Read
-from bus.links.link_memory import LinkMemory
 from queuebroker import _sync
 from queuebroker.sockets import SocketMessageQueue
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from bus.config import BusConfig
     from bus.core.hooks import Watcher
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Entry
@@ -40,17 +37,15 @@ if TYPE_CHECKING:
     from bus.links.link_pool import LinkPool
     from bus.links.link_setup import LinkSetup
     from bus.links.relay_outbox import Posted, RelayOutbox
-    from bus.snapshot import SharedMemoryInfo
     from bus.threads.exchange import Exchange
     from bus.threads.inbox import Inbox
-    from bus.threads.loan_request import LoanRequest
     from bus.threads.thread_manager import Request
 
 __all__ = ["Rounds"]
 
 
 class Rounds:
-    """The rounds of one process, and the reasons for the next one.
+    """The rounds of one process, and the reasons for the next one; its `Process`.
 
     The comm thread makes them. A task thread that reads a link makes the urgent part of
     one in its place: see `bus.links.fast_path_driver`.
@@ -58,7 +53,6 @@ class Rounds:
     Args:
         exchange, remote, relay_outbox, link_pool, link_setup, join_state: the instances
             of this process.
-        config: the configuration of the bus.
 
     Attributes:
         hold: the lock for using a link.
@@ -72,14 +66,15 @@ class Rounds:
         closed: True once no other thread may run the urgent part.
         settles: True if receipts are to be settled, after an internal error; any thread
             may set it.
+        ask: see `Process.ask`.
         readers: the frames that arrive in two pieces.
-        link_memory: the shared memory with processes at the other ends of links.
+        bodies: the slot for the bodies of long messages.
         acknowledgement_tracker: the messages that tasks have taken.
 
     Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
     task thread while it sends or handles received frames. Only the locks that a thread
     holds while it serves come before it: see `bus.threads.exchange`. The locks of the
-    exchange, of an inbox, of a link and of `LinkMemory` are taken under it. The holder
+    exchange, of an inbox, of a link and of `Bodies` are taken under it. The holder
     makes no callback and waits for no other thread. It guards ``given``, ``closed``,
     ``watcher`` and ``links_reserved``.
 
@@ -94,7 +89,6 @@ class Rounds:
         link_pool: LinkPool,
         link_setup: LinkSetup,
         join_state: JoinState,
-        config: BusConfig,
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
@@ -103,11 +97,12 @@ class Rounds:
         self._link_setup: Final = link_setup
         self._join_state: Final = join_state
         limits = remote.topology.limits
-        self.link_memory: Final = LinkMemory(
-            config, self._process_id, self._on_lease_ended
+        self.ask: Final = relay_outbox.ask
+        self.bodies: Final = next(
+            (each.bodies(self) for each in exchange.hooks if each.bodies), Bodies()
         )
         self.readers: Final = FrameReaders(
-            link_pool.cause, self.link_memory.resolve_body, limits.message_bytes_max
+            link_pool.cause, self.bodies.resolve_body, limits.message_bytes_max
         )
         self.acknowledgement_tracker: Final = AcknowledgementTracker(
             max(1, limits.window // 4), max(1, limits.window_bytes // 4)
@@ -179,15 +174,15 @@ class Rounds:
             self._requested = True
             self.wake()
 
-    def _on_lease_ended(self) -> None:
-        """Wake the comm thread to report it, unless it wakes soon; takes no lock."""
-        # The report was noted first. The comm thread clears ``wakes_soon`` before it
+    def wake_unless_soon(self) -> None:
+        """Wake the comm thread, unless it wakes soon; takes no lock."""
+        # The reason was noted first. The comm thread clears ``wakes_soon`` before it
         # takes the notes, and notes that it sleeps before it checks for them (`wake`).
         # So it takes this one, or is woken; in a round it needs no wake-up.
         if self.inbox.arrived.asleep and not self.acknowledgement_tracker.wakes_soon:
             self._link_pool.wake()
 
-    def _process_id(self, link: int) -> int | None:
+    def process_id(self, link: int) -> int | None:
         """Return the process at the other end of a link, if the system reports it."""
         try:
             queue = self._link_pool.queue(link)
@@ -195,22 +190,16 @@ class Rounds:
             return None  # the link is lost
         return queue.peer.pid if isinstance(queue, SocketMessageQueue) else None
 
-    def request_loan(self, request: LoanRequest) -> None:
-        """Let the comm thread answer a request for a loan (MC-41)."""
-        self._relay_outbox.ask(partial(self.link_memory.request_loan, request))
-        # After the post: the comm thread sets this, then empties its inbox a last time.
-        if self.link_memory.closed:
-            request.then(None)
+    def link_names(self) -> dict[int, str]:
+        """Return the name of the process at each link."""
 
-    def shared_memory(self) -> SharedMemoryInfo | None:
-        """Return the state of the shared memory (MC-39); None if there is none."""
+        def names() -> dict[int, str]:
+            links = self._remote.links.by_number.items()
+            return {at: link.peer.key[1] for at, link in links if link.peer is not None}
+
         # Not under ``hold``: its holder may wait for stable storage (AMO-20).
-        return self.link_memory.info(self._exchange.query(self._process_names))
-
-    def _process_names(self) -> dict[int, str]:
-        """Return the process at each link; the caller holds the exchange's lock."""
-        links = self._remote.links.by_number.items()
-        return {at: link.peer.key[1] for at, link in links if link.peer is not None}
+        found: dict[int, str] = self._exchange.query(names)
+        return found
 
     def is_due(self) -> bool:
         """Return True if there is work other than frames from links."""
@@ -219,7 +208,7 @@ class Rounds:
             or self.link_actions
             or self._requested
             or self.acknowledgement_tracker.due
-            or self.link_memory.is_due(soon=self.acknowledgement_tracker.wakes_soon)
+            or self.bodies.is_due(soon=self.acknowledgement_tracker.wakes_soon)
             or self.given
             or self._fault
         )
@@ -260,8 +249,7 @@ class Rounds:
         self._requests.extend(requests)
         self._handle_events(frames, _sync.monotonic())
         self._carry_out()
-        self.end_memory_round()
-        self.link_memory.serve_requests()
+        self.end_bodies()
         self._link_pool.resume()
         self._relay_outbox.review()
         if self._fault is not None:
@@ -299,8 +287,7 @@ class Rounds:
         try:
             self._handle_events(self._take_given(), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
-            self.end_memory_round()
-            self.link_memory.serve_requests()
+            self.end_bodies()
             self._relay_outbox.review()
         except Exception as fault:  # noqa: BLE001 # raised again by that thread
             self._fault = fault
@@ -381,18 +368,16 @@ class Rounds:
             actions += remote.on_link_lost(
                 number, now, mid_io=read.mid_io, why=read.why
             )
-            self.link_memory.forget(number)
+            self.bodies.forget(number)
         elif read.error is not None:
             actions += remote.on_malformed(number, read.error, now)
         else:
             actions += remote.receive(number, read.frame, now)
-            if isinstance(read.frame, MemoryFrame):
-                actions += self._share_memory(number, read.frame, now)
 
     def _finish_decision(self, now: float, actions: list[Action]) -> None:
         """Let the manager decide on all events besides the frames."""
         remote = self._remote
-        actions += self.link_memory.take_ended()
+        actions += self.bodies.take_ended()
         if taken := self.acknowledgement_tracker.take(now):
             remote.inbound_messages.on_extracted(taken, now)
         if self._posted:
@@ -422,23 +407,9 @@ class Rounds:
             and not comm.holds(task)
         )
 
-    def _share_memory(
-        self, number: int, frame: MemoryFrame, now: float
-    ) -> Sequence[Action]:
-        """Handle a frame about shared memory, unless the manager dropped its link.
-
-        It does so if the frame came before the end of the handshake.
-        """
-        if number not in self._remote.links.by_number:
-            return ()
-        try:
-            return self.link_memory.on_frame(number, frame)
-        except WireError as error:
-            return self._remote.on_malformed(number, error, now)
-
-    def end_memory_round(self) -> None:
-        """Put on links what the memory of this round still demands."""
-        for link, data in self.link_memory.end_round():
+    def end_bodies(self) -> None:
+        """Put the data on links that go behind the bodies of this round."""
+        for link, data in self.bodies.end_round():
             self._link_pool.send(link, data)
 
     def _carry_out(self) -> None:
@@ -453,7 +424,7 @@ class Rounds:
                     case HangUp(link):
                         self._link_pool.hang_up(link)
                         self.readers.forget(link)
-                        self.link_memory.forget(link)
+                        self.bodies.forget(link)
                     case Dial() as dial:
                         self._link_setup.dial(dial)
             except MemoryError:
@@ -475,7 +446,7 @@ class Rounds:
             assert isinstance(send, Send)
             if watcher is not None:
                 watcher.on_frame(send.link, send.frame, out=True)
-            pieces = self.link_memory.pieces(send.link, send.frame)
+            pieces = self.bodies.pieces(send.link, send.frame)
             by_link.setdefault(send.link, []).extend(pieces)
         for link, pieces in by_link.items():
             self._link_pool.send_all(link, pieces)

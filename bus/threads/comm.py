@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bus.core.hooks import Watcher
+    from bus.core.hooks import Bodies, Watcher
     from bus.core.local.actions import Action
     from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bus.errors import HorizonError
     from bus.message import Incoming
     from bus.payload import Payload
-    from bus.snapshot import SharedMemoryInfo
-    from bus.threads.loan_request import LoanRequest
 
 __all__ = ["Comm", "NotificationAccount"]
 
@@ -65,26 +63,12 @@ class Comm(Protocol):
     def ignored_announcements(self) -> Mapping[str, int]:
         """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
 
-    def shared_memory(self) -> SharedMemoryInfo | None:
-        """Return the state of the shared memory (MC-39); None if there is none.
-
-        The caller holds no lock of the bus.
-        """
+    @property
+    def bodies(self) -> Bodies:
+        """The slot for the bodies of long messages."""
 
     def on_internal_error(self) -> None:
         """Check the accounts with other processes soon, after an internal error."""
-
-    def lend(self, size: int) -> memoryview | None:
-        """Return a writable view in the arena; None if there is none (MC-41).
-
-        The caller holds no lock of the bus, and is not the main thread.
-
-        Raises:
-            ArenaFullError: there is no room.
-        """
-
-    def request_loan(self, request: LoanRequest) -> None:
-        """Answer a request for such a view; for any thread."""
 
     def fail(self, error: HorizonError) -> None:
         """End the comm thread, before it sends another frame (AMO-20)."""

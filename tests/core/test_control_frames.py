@@ -9,6 +9,7 @@ import pytest
 from bus.core import wire
 from bus.core.remote.undelivered_messages import UndeliveredMessages
 from bus.core.wire import FrameType, Reason
+from bus.core.wire.memory_frames import MemoryFrame
 from specs.clauses import clause
 from tests.core.test_static_addresses import FIRST, Master, connect
 
@@ -26,6 +27,8 @@ def test_each_type_of_frame_has_one_row() -> None:
     hooks = [row for each in master.remote._hooks for row in each.frames]
 
     types = [each.type for each in rows(master) if not isinstance(each, Reason)]
+    # This process shares no memory.
+    types += [each.type for each in MemoryFrame.__subclasses__()]
     assert sorted(types) == sorted(FrameType)
     assert len(rows(master)) == len([*master.remote._table(), *hooks])
 

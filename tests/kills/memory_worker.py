@@ -146,7 +146,7 @@ class MemoryWorker(Worker):
 
     def closed_links(self) -> list[str]:
         """Return the notes about memory of links that are closed."""
-        memory = self._comm._rounds.link_memory
+        memory: Any = self._comm.bodies
         with self._comm._rounds.hold:
             links = self._comm.remote.links.by_number
             kept = {
@@ -174,8 +174,9 @@ class MemoryWorker(Worker):
 
     @property
     def _arena(self) -> Arena:
-        arena: Any = self._comm._rounds.link_memory._shared._arena
-        return arena  # type: ignore[no-any-return]
+        memory: Any = self._comm.bodies
+        arena: Arena = memory._shared._arena
+        return arena
 
     # Blows.
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
+from bus.links.link_memory import LinkMemory
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
     from bus import Bus
     from bus.links.comm_thread import CommThread
 
-__all__ = ["comm_of", "held", "settled"]
+__all__ = ["comm_of", "held", "memory_of", "settled"]
 
 
 def comm_of(bus: Bus) -> CommThread:
     """Return the comm thread of a process."""
     assert bus._node.comm is not None
     return bus._node.comm
+
+
+def memory_of(bus: Bus) -> LinkMemory:
+    """Return the shared memory of a process."""
+    memory = comm_of(bus).bodies
+    assert isinstance(memory, LinkMemory)
+    return memory
 
 
 def settled(bus: Bus) -> None:

@@ -14,8 +14,9 @@ from tests.kit.identities import identity
 from tests.kit.messages import new_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from bus.core.hooks import Hooks
     from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.errors import BusError
@@ -137,7 +138,7 @@ class Station:
     No callback blocks here, so every thread may wait.
     """
 
-    def __init__(self, *, parked: int = 100) -> None:
+    def __init__(self, *, parked: int = 100, hooks: Sequence[Hooks] = ()) -> None:
         self.manager: Final = ProcessManager(
             IDENTITY.machine,
             IDENTITY.process,
@@ -145,7 +146,7 @@ class Station:
             parked_in_all=parked,
             resolve_timeout_s=_RESOLVE_TIMEOUT_S,
         )
-        self.exchange: Final = Exchange(self.manager)
+        self.exchange: Final = Exchange(self.manager, hooks=hooks)
         self.router: Final = Router(
             self.exchange, send_timeout_s=_SEND_TIMEOUT_S, may_wait=lambda: True
         )

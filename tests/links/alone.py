@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 from bus.links.fast_path_driver import FastPathDriver, _WaitableLink
+from bus.links.link_memory import LinkMemory
 from bus.message import Kind
 from bus.threads.fast_delivery import FastDelivery
 from bus.threads.inbox import Inbox
@@ -121,8 +122,7 @@ class _Memory:
     reports: the reports of ended leases that are due.
     """
 
-    shares = resolve_body = None
-    has_requests = False
+    takes = LinkMemory.takes
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
@@ -132,13 +132,16 @@ class _Memory:
     def ended_at(self) -> list[bytes]:
         return self.reports
 
-    def take_ended_at(self, link: int) -> list[bytes]:
+    def put(self, link: int, frame: bytes) -> list[bytes]:
         self._calls.append(f"reports {link}")
         taken, self.reports = self.reports, []
-        return taken
+        return [*taken, frame]
 
-    def on_frame(self, link: int, frame: Any) -> None:
-        self._calls.append(f"{type(frame).__name__} {link}")
+    def take(self, link: int, frame: bytes) -> bool:
+        if frame[1:] == b"wrong":
+            return False
+        self._calls.append(f"report {link}")
+        return True
 
 
 class Alone:
@@ -186,8 +189,8 @@ class Alone:
                     wake=lambda: self.calls.append("wake"),
                     wake_soon=lambda: self.calls.append("soon"),
                     run_urgent_part=self._run_urgent_part,
-                    link_memory=self.memory,
-                    end_memory_round=lambda: self.calls.append("memory"),
+                    bodies=self.memory,
+                    end_bodies=lambda: self.calls.append("memory"),
                 ),
             ),
             audience=cast("Any", None),

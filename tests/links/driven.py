@@ -6,6 +6,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, cast
 
+from bus.core.hooks import Bodies
 from bus.links.audience_account import AudienceAccount
 from bus.links.fast_path_driver import FastPathDriver
 from bus.message import Incoming, Kind
@@ -49,7 +50,7 @@ class Driven(Notices):
             given=deque[Any](),
             readers=SimpleNamespace(midway=()),
             acknowledgement_tracker=SimpleNamespace(due=False),
-            link_memory=SimpleNamespace(shares=None, resolve_body=None, ended_at=()),
+            bodies=Bodies(),
             wake=lambda: None,
             wake_soon=lambda: None,
             run_urgent_part=lambda: None,

@@ -20,7 +20,7 @@ from bus.links.link_memory import LinkMemory
 from bus.message import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bus.core.wire import Frame
     from bus.multicast.arena import Arena
@@ -29,6 +29,7 @@ __all__ = [
     "MIB",
     "SIZE",
     "Owner",
+    "Place",
     "Recipient",
     "all_closed",
     "body_of",
@@ -68,6 +69,30 @@ def in_memory(frame: Frame) -> bool:
     return type(body.obj) is not bytes
 
 
+class Place:
+    """The process of an end: the `Process` of its memory.
+
+    process_id: returns the process at a link.
+    woken: how often its comm thread was woken. names: those of the processes at links.
+    requests: those to its comm thread.
+    """
+
+    def __init__(self, process_id: Callable[[int], int | None]) -> None:
+        self.process_id: Final = process_id
+        self.woken = 0
+        self.names: Mapping[int, str] = {}
+        self.requests: Final[list[Callable[[], object]]] = []
+
+    def wake_unless_soon(self) -> None:
+        self.woken += 1
+
+    def ask(self, request: Callable[[], object]) -> None:
+        self.requests.append(request)
+
+    def link_names(self) -> Mapping[int, str]:
+        return self.names
+
+
 class Owner:
     """A process that sends; its links are numbered, one to each recipient.
 
@@ -78,11 +103,8 @@ class Owner:
     def __init__(self, process_id: int | None = None, **settings: Any) -> None:
         pid = os.getpid() if process_id is None else process_id
         self.process_ids: Final[dict[int, int | None]] = {}
-        self.memory: Final = LinkMemory(
-            BusConfig(**settings),
-            lambda link: self.process_ids.get(link, pid),
-            lambda: None,
-        )
+        self.place: Final = Place(lambda link: self.process_ids.get(link, pid))
+        self.memory: Final = LinkMemory(BusConfig(**settings), self.place)
         self.recipients: Final[dict[int, Recipient]] = {}
         _opened.append(self.memory)
 
@@ -116,7 +138,6 @@ class Owner:
 
     @property
     def arena(self) -> Arena:
-        assert self.memory._shared is not None
         return self.memory._shared._arena
 
     @property
@@ -135,20 +156,14 @@ class Recipient:
         self,
         process_id: int | None = -1,
         memory: LinkMemory | None = None,
-        **settings: Any,
     ) -> None:
         pid = os.getpid() if process_id == -1 else process_id
-        self.woken = 0
-        self.memory: Final = memory or LinkMemory(
-            BusConfig(**settings), lambda _: pid, self._on_ended
-        )
+        self.place: Final = Place(lambda _: pid)
+        self.memory: Final = memory or LinkMemory(BusConfig(), self.place)
         self._reader: Final = FrameReader()
         self._answers: Final[deque[MemoryFrame]] = deque()
         self.pieces: Final[list[bytes]] = []
         _opened.append(self.memory)
-
-    def _on_ended(self) -> None:
-        self.woken += 1
 
     def read(self, data: bytes) -> list[Frame]:
         self.pieces.append(data)

@@ -158,7 +158,7 @@ def test_a_body_beyond_8_mib_is_copied_by_the_comm_thread(
     fast_path: Any = SimpleNamespace(
         peer=SimpleNamespace(message_bytes_max=16 * MIB),
         link=1,
-        _shares=lambda link: link == 1,
+        _bodies=SimpleNamespace(shares=lambda link: link == 1),
     )
 
     assert FastPath._is_shared(fast_path, size) == shared
@@ -270,16 +270,16 @@ def test_a_report_for_one_link_leaves_those_of_the_others(owner: Owner) -> None:
     held = sent(owner)
     receiver = owner.recipients[1].memory
     lent = receiver._lent
-    assert lent is not None
     lent.ended_at.append(9)
     del held
 
     assert receiver.ended_at
-    [report] = receiver.take_ended_at(7)
+    report, message = receiver.put(7, b"message")
 
     assert isinstance(FrameReader().read(report), Release)
+    assert message == b"message"
     assert list(lent.ended_at) == [9]
-    assert list(receiver.take_ended_at(7)) == []
+    assert receiver.put(7, b"message") == [b"message"]
 
 
 @clause("BUS-CHAN-7", "MC-35")
@@ -304,7 +304,7 @@ def test_a_thread_that_reads_a_report_at_a_link_handles_it(*, main: bool) -> Non
 
     alone.wait(encode(Release(leases=((1, 2),))))
 
-    assert alone.calls == ["Release 1"]
+    assert alone.calls == ["report 1"]
     assert not alone.given
 
 
@@ -313,7 +313,7 @@ def test_a_malformed_report_is_handed_to_the_comm_thread() -> None:
     """It drops the link."""
     alone = Alone()
     alone.host.main = True
-    wrong = bytes((FrameType.RELEASE.value,)) + b"x"
+    wrong = bytes((FrameType.RELEASE.value,)) + b"wrong"
 
     alone.wait(wrong)
 
@@ -335,6 +335,6 @@ def test_the_end_of_a_lease_wakes_a_comm_thread_that_sleeps_for_long(
         _link_pool=SimpleNamespace(wake=lambda: woken.append(True)),
     )
 
-    Rounds._on_lease_ended(rounds)
+    Rounds.wake_unless_soon(rounds)
 
     assert bool(woken) is (asleep and not soon)

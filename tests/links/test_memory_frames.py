@@ -6,8 +6,25 @@ import gc
 
 import pytest
 
-from bus.core.wire import LEASED, NO_DEADLINE, RAW, Batch, Run
-from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.core.hooks import Bodies
+from bus.core.wire import (
+    LEASED,
+    NO_DEADLINE,
+    RAW,
+    Batch,
+    Run,
+    codec,
+    decode,
+    encode,
+    pieces,
+)
+from bus.core.wire.memory_frames import (
+    CloseSlab,
+    MemoryFrame,
+    OfferSlab,
+    Release,
+    SlabAnswer,
+)
 from bus.errors import WireError
 from bus.message import Kind
 from specs.clauses import clause
@@ -17,7 +34,7 @@ from tests.links.memory_ends import (
     Owner,
     Recipient,
     all_closed,
-    body_of,
+    message,
 )
 
 __all__ = ["all_closed"]  # a fixture
@@ -89,20 +106,49 @@ def test_a_location_of_nothing_is_a_violation(
         owner.recipients[1].memory.resolve_body(7, Batch(1, 1, 1, 1, [run]))
 
 
-def test_without_an_arena_there_is_no_shared_memory() -> None:
-    owner = Owner(shared_memory=False)
-    recipient = Recipient(shared_memory=False)
-    owner.link(1, recipient)
+@clause("MC-35", "BUS-WIRE-4")
+def test_a_report_is_taken_at_the_link_unless_it_is_malformed(owner: Owner) -> None:
+    owner.prepared(1)
+    owner.send(bytes(SIZE), 1)
+    gc.collect()
+    [report] = owner.recipients[1].say()
+    data = encode(report)
 
-    [frame] = owner.send(bytes(SIZE), 1)
+    assert data[:1] in owner.memory.takes
+    assert not owner.memory.take(1, data[:1] + b"x")
+    assert owner.used == 1
+    assert owner.memory.take(1, data)
+    assert owner.used == 0
 
-    assert type(body_of(frame)) is bytes
-    assert owner.answers() == []
-    assert not recipient.memory.is_due(soon=False)
+
+def test_without_an_arena_each_body_goes_by_its_link() -> None:
+    bodies, long = Bodies(), message(bytes(SIZE))
+
+    assert bodies.pieces(1, long) == pieces(long)
+    assert bodies.resolve_body(1, long) is long
     run = Run(1, 2, Kind.COMMAND, RAW | LEASED, 0, NO_DEADLINE, 0, [bytes(32)])
     with pytest.raises(WireError, match="which is not in use here"):
-        recipient.memory.resolve_body(7, Batch(1, 1, 1, 1, [run]))
-    for about in (Release(leases=((1, 1),)), SlabAnswer(slab=1, mapped=True)):
-        assert recipient.memory.on_frame(7, about) == []
-    recipient.memory.forget(7)
-    recipient.memory.close()
+        bodies.resolve_body(7, Batch(1, 1, 1, 1, [run]))
+
+
+@clause("MC-38")
+@pytest.mark.parametrize(
+    "frame",
+    [
+        OfferSlab(slab=1, descriptor=2, token="bus-0"),
+        SlabAnswer(slab=1, mapped=True),
+        CloseSlab(slab=1),
+        Release(leases=((1, 1),)),
+    ],
+    ids=lambda frame: frame.type.name,
+)
+def test_a_process_without_memory_skips_the_frames_about_it(
+    frame: MemoryFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not loaded the feature, which knows their fields."""
+    data = encode(frame)
+    assert decode(data) == frame
+
+    monkeypatch.delitem(codec._DECODERS, frame.type.value)
+
+    assert decode(data) is None

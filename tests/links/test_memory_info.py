@@ -44,8 +44,8 @@ NAMES: Final = {1: "one", 2: "two", 3: "three", 7: "owner"}
 
 def info_of(end: Owner | Recipient) -> SharedMemoryInfo:
     """Return the report of one end; its accounts balance."""
-    found = end.memory.info(NAMES)
-    assert found is not None
+    end.place.names = NAMES
+    found = end.memory.info()
     assert unbalanced_memory(found) == []
     return found
 
@@ -197,7 +197,7 @@ def test_of_a_hundred_recipients_each_gets_only_the_first_message_of_a_slab_by_i
 @clause("MC-39", "MC-29")
 def test_slabs_that_a_recipient_refuses_are_counted() -> None:
     owner = Owner()
-    owner.link(1, Recipient(shared_memory=False))
+    owner.link(1, Recipient(process_id=None))
     owner.send(bytes(SIZE), 1)
     [before] = info_of(owner).recipients
     assert owner.answers() == [SlabAnswer(slab=1, mapped=False)]
@@ -215,7 +215,7 @@ def test_messages_that_cannot_lie_in_memory_are_not_counted(owner: Owner) -> Non
     """Short ones, and those for another machine."""
     owner.link(2, Recipient())
     owner.send(bytes(SIZE - 1), 1)
-    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc, union-attr]
+    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc]
     owner.send(bytes(SIZE), 2)
 
     assert info_of(owner).messages == counters()
@@ -334,24 +334,18 @@ def test_each_step_and_each_report_is_made_under_one_lock(
     owner.answers()
     recipient.on_frame(7, CloseSlab(slab=1))
     for end in (owner.memory, recipient):
-        end.info(NAMES)
+        end.info()
         end.forget(1)
         end.close()
 
     assert calls == set(expected)
 
 
-def test_a_process_without_an_arena_has_no_report() -> None:
-    assert Owner(shared_memory=False).memory.info(NAMES) is None
-
-
 def test_a_link_of_no_process_has_an_empty_name(owner: Owner) -> None:
     owner.prepared(1)
 
-    found, other = owner.memory.info({}), owner.recipients[1].memory.info({})
+    found, other = owner.memory.info(), owner.recipients[1].memory.info()
 
-    assert found is not None
-    assert other is not None
     assert [each.process for each in found.recipients] == [""]
     assert [each.process for each in other.lent] == [""]
 
@@ -400,6 +394,6 @@ def answers(owner: Owner) -> list[MemoryFrame]:
 
 def leases_at(owner: Owner, link: int) -> int:
     """Return the leases of the recipient at one link."""
-    found = owner.memory.info({link: "it"})
-    assert found is not None
+    owner.place.names = {link: "it"}
+    found = owner.memory.info()
     return sum(each.leases for each in found.recipients if each.process == "it")

@@ -122,7 +122,7 @@ def test_the_buffer_is_home_once_no_recipient_reads_it(owner: Owner) -> None:
 @clause("MC-29", "BUS-MSG-16")
 def test_a_link_to_another_machine_is_offered_nothing() -> None:
     owner = Owner()
-    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc, union-attr]
+    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc]
     owner.link(1, Recipient())
 
     [frame] = owner.send(bytes(SIZE), 1)
@@ -179,7 +179,7 @@ def test_one_body_is_in_memory_for_those_that_are_within_their_share(
     found = dict(zip(links, arrived, strict=True))
     assert [in_memory(found[each]) for each in (1, 2)] == [False, True]
     assert [body_of(each) for each in arrived] == [b"x" * MIB] * 2
-    info = owner.memory.info({})
+    info = owner.memory.info()
     assert info is not None
     assert [each.messages.beyond_share for each in info.recipients] == [1, 0]
     assert len(slow) == 2
@@ -379,9 +379,8 @@ def test_a_process_that_is_hidden_may_still_read(
 
 def test_nothing_is_stored_for_a_link_without_shared_memory(owner: Owner) -> None:
     """A message for a link that is lost may come after its end."""
-    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc, union-attr]
+    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc]
 
     owner.send(bytes(SIZE), 1)
 
-    assert owner.memory._shared is not None
     assert owner.memory._shared._recipients == {}

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
-from bus import Incoming, Kind, Role
-from bus.core.wire.memory_frames import OfferSlab
+from bus import BusConfig, Incoming, Kind, Role
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
-from tests.kit.comm_threads import comm_of
+from tests.kit.comm_threads import comm_of, memory_of
 from tests.kit.comm_threads import held as comm_held
 from tests.kit.inspection import all_acknowledged
 from tests.kit.tasks import ignore
@@ -44,15 +43,14 @@ HELD: Final = """[
 ]"""
 USED: Final = """sum(
     each.buffers - each.free
-    for each in bus._node.comm._rounds.link_memory._shared._arena.slabs()
+    for each in bus._node.comm._rounds.bodies._shared._arena.slabs()
 )"""
 
 
 def leases(bus: Bus) -> tuple[int, int]:
     """Return the used buffers of the arena of a process, and their leases."""
     comm = comm_of(bus)
-    shared = comm._rounds.link_memory._shared
-    assert shared is not None
+    shared = memory_of(bus)._shared
     with comm._rounds.hold:
         slabs = list(shared._arena.slabs())
     return sum(each.buffers - each.free for each in slabs), sum(
@@ -147,8 +145,7 @@ def test_a_notification_for_three_processes_has_one_place(near: Bus) -> None:
         assert leases(near) == (1, 3)
 
         fars[0].kill()
-        shared_bodies = comm_of(near)._rounds.link_memory._shared
-        assert shared_bodies is not None
+        shared_bodies = memory_of(near)._shared
         until(lambda: len(shared_bodies._recipients) == 2, "it is forgotten")
         for each in fars[1:]:
             assert each(HELD)[0][1] == HASH
@@ -233,10 +230,30 @@ def test_a_released_message_frees_its_memory_after_the_last_array(
     until(lambda: far(USED) == 0, "its buffer is home")
 
 
-@clause("MC-38")
-def test_an_offer_on_a_link_that_was_dropped_is_not_answered(near: Bus) -> None:
-    offer = OfferSlab(slab=1, descriptor=2, token="bus-0")
-    assert [*comm_of(near)._rounds._share_memory(999, offer, 0.0)] == []
+@clause("MC-38", "MC-29", "BUS-MSG-16")
+def test_a_bus_that_uses_no_memory_gets_every_message_by_its_link() -> None:
+    """The process knows the frames about memory, since its other bus uses them."""
+    config = BusConfig(arena_bytes=4 * MIB, arena_share_per_recipient=1.0)
+    without = BusConfig(shared_memory=False)
+    with (
+        socket_bus("near", config=config) as near,
+        socket_bus("far", config=without) as far,
+    ):
+        far.register("far", on_command=lambda it: type(it.payload) is bytes)
+        links = near.call("far", b"short") and [*comm_of(near).remote.links.by_number]
+
+        # The slab for the long ones takes the place of the other, which is closed.
+        for size in (MIB, MIB, 4 * MIB, 4 * MIB, 1):
+            assert near.call("far", bytes(size)) is True
+
+        assert [*comm_of(near).remote.links.by_number] == links
+        memory = near.inspect().shared_memory
+        assert memory is not None
+        [recipient] = memory.recipients
+        assert recipient.messages.not_mapped == 4
+        assert (recipient.slabs_mapped, recipient.slabs_refused) == (0, 0)
+        assert [each.buffer_bytes for each in memory.slabs] == [4 * MIB]
+        assert far.inspect().shared_memory is None
 
 
 @clause("MC-35")

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from bus import ArenaFullError, BusConfig, Incoming, PayloadError, UnknownTaskError
+from bus.core.wire import encode
+from bus.links.link_memory import LoanRequest
 from bus.testing import memory_bus
-from bus.threads.loan_request import LoanRequest
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, socket_bus
-from tests.kit.comm_threads import comm_of
+from tests.kit.comm_threads import memory_of
 from tests.kit.tasks import ignore
 from tests.links.memory_ends import (
     MIB,
@@ -111,7 +112,7 @@ def test_a_loan_lasts_as_long_as_a_view_of_it_and_its_leases() -> None:
 @clause("MC-41", "MC-29")
 def test_a_recipient_that_cannot_read_the_arena_gets_the_bytes_by_the_link() -> None:
     owner = Owner()
-    owner.link(1, Recipient(shared_memory=False))
+    owner.link(1, Recipient(process_id=None))
     view = lent(owner, b"a" * SIZE)
 
     for _ in range(2):
@@ -128,7 +129,6 @@ def test_a_view_with_the_identity_of_one_that_is_gone_is_no_loan() -> None:
     owner.link(1, Recipient())
     owner.prepared(1)
     shared = owner.memory._shared
-    assert shared is not None
     gone = lent(owner, b"a" * SIZE)
     [record] = shared.task_loans._loans.values()
     del gone
@@ -174,6 +174,28 @@ def test_requests_are_answered_in_order_as_soon_as_there_is_room() -> None:
     assert owner.memory.lend(SIZE) is None
     request("closed")
     assert answers[1:] == [("closed", None)]
+
+
+@clause("MC-41", "MC-35")
+def test_a_report_that_a_task_thread_takes_lets_the_comm_thread_serve_requests() -> (
+    None
+):
+    owner = Owner(arena_bytes=MIB, arena_share_per_recipient=1.0)
+    owner.link(1, Recipient())
+    owner.prepared(1, size=MIB)
+    kept = owner.send(bytes(MIB), 1)
+    answers: list[Any] = []
+    owner.memory.request_loan(LoanRequest(MIB, answers.append, waits=True))
+    kept.clear()
+    gc.collect()
+    [report] = owner.recipients[1].say()
+
+    assert owner.memory.take(1, encode(report))
+
+    assert answers == []
+    [serve] = owner.place.requests
+    serve()
+    assert [len(each) for each in answers] == [MIB]
 
 
 # Between tasks.
@@ -385,7 +407,7 @@ def test_a_full_arena_is_an_error_or_a_reason_to_wait(main: bool) -> None:
         seen: list[Any] = []
 
         def free() -> None:
-            requests = comm_of(bus)._rounds.link_memory._requests
+            requests = memory_of(bus)._requests
             until(lambda: any(not each.withdrawn for each in requests), "it waits")
             held.clear()
 
@@ -437,7 +459,7 @@ def test_a_wait_for_a_loan_ends_with_the_bus() -> None:
             waiting = threads.start(
                 lambda: task.loan(SIZE, on_full="wait", timeout=LIMIT_S)
             )
-            memory = comm_of(bus)._rounds.link_memory
+            memory = memory_of(bus)
             until(lambda: len(memory._requests) == 1, "it waits")
         assert type(waiting.error()) is UnknownTaskError
     del held

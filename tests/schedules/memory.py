@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.core.hooks import Hooks
 from bus.core.wire import Batch
 from bus.core.wire.memory_frames import MemoryFrame, Release
 from bus.links.comm_thread import CommThread
+from bus.links.link_memory import LinkMemory
 from bus.links.link_poller import ParkedPoller
 from bus.links.memory import MemoryNetwork
 from bus.multicast.arena import Arena
@@ -54,7 +57,6 @@ def small_owner(bytes_max: int = 4 * SIZE) -> Iterator[Owner]:
     """
     try:
         owner = Owner()
-        assert owner.memory._shared is not None
         arena = Arena(bytes_max)
         owner.memory._shared._arena = arena  # type: ignore[misc]
         yield owner
@@ -135,8 +137,7 @@ def bodies_in(owner: Owner, link: int, data: Sequence[bytes]) -> list[Any]:
 
 def info_of(end: Owner | Recipient) -> SharedMemoryInfo:
     """Return the report of one end, whose accounts balance (MC-39)."""
-    found = end.memory.info({})
-    assert found is not None
+    found = end.memory.info()
     assert unbalanced_memory(found) == []
     assert found.stray_releases == 0
     return found
@@ -150,7 +151,7 @@ class Reader(Recipient):
     """
 
     def __init__(self) -> None:
-        station = Station()
+        station = Station(hooks=[Hooks(bodies=partial(LinkMemory, PATIENT))])
         comm = CommThread(
             station.exchange,
             IDENTITY,
@@ -165,8 +166,8 @@ class Reader(Recipient):
         self.comm: Final = comm
         self.rounds: Final = comm._rounds
         self.rounds.watcher = self
-        memory = self.rounds.link_memory
-        assert memory._lent is not None
+        memory = self.rounds.bodies
+        assert isinstance(memory, LinkMemory)
         memory._lent._process_id = lambda _: os.getpid()  # type: ignore[misc]
         super().__init__(memory=memory)
         self.lost: bool = False

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Code that shares data without a lock with the thread in which a lease ends.
 NOTES: Final = (LentBodies._end, LentBodies.take_ended, SlabMappings.take_ended)
 WAKES: Final = (
-    *(LentBodies.is_due, Rounds._on_lease_ended, Rounds.run, Rounds.deadline),
+    *(LentBodies.is_due, Rounds.wake_unless_soon, Rounds.run, Rounds.deadline),
 )
 NO_PROCESS: Final = 2**22 - 1
 LONGER: Final = (b"3" * 2 * SIZE, b"4" * 2 * SIZE)
@@ -174,7 +174,7 @@ def both_ends_are_closed_while_a_lease_ends(run: Run) -> None:
         run.join()
 
         assert sum(each.views for each in looking.result.lent) <= 2
-        assert recipient.woken == 1
+        assert recipient.place.woken == 1
         assert list(recipient.say()) == []
         assert not recipient.memory.is_due(soon=False)
         assert len(reports) <= 1

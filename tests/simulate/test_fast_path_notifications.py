@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -596,7 +597,8 @@ def test_no_notification_takes_the_fast_path_into_shared_memory() -> None:
     """One body would be for many processes; the normal path shares it."""
     talk = Notices()
     assert talk.to.session.link is not None
-    way = FastPath(talk.near.remote, talk.to, talk.to.session.link, lambda _: True)
+    bodies: Any = SimpleNamespace(shares=lambda _: True)
+    way = FastPath(talk.near.remote, talk.to, talk.to.session.link, bodies)
 
     assert way.notification_permit(talk.source, 2**16) is not None
     assert way.notification_permit(talk.source, FOLLOWS_MIN) is None

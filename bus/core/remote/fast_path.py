@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from bus.core.hooks import Bodies
 from bus.core.local.actions import Post, Reply
 from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.peer.relay import AUDIENCE, RelayState
@@ -45,7 +46,6 @@ from bus.payload import decode, own_copy
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
 
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Audience, Entry
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.core.streams.incoming_stream import IncomingStream
     from bus.core.streams.receipts import Receipts
-    from bus.core.wire import Frame
     from bus.payload import Payload
 
 __all__ = ["BODY_MAX", "FastPath"]
 
 BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
 _SHARED_MAX: Final = 8 * 2**20  # a wake-up is little beside the copy of a longer one
+_BY_LINK: Final = Bodies()
 
 
 class _Permit(Struct, frozen=True, eq=False):
@@ -112,7 +112,7 @@ class FastPath:
     As with `RemoteManager`, only one thread at a time may call a method.
 
     Args:
-        shares, resolve_body: as of `LinkMemory`; None without one.
+        bodies: the slot of the process.
 
     Attributes:
         peer, link: the process at the other end, and the link to it.
@@ -120,13 +120,12 @@ class FastPath:
 
     __slots__ = (
         "_acks",
+        "_bodies",
         "_ends",
         "_notifier",
         "_permit",
         "_remote",
-        "_resolve_body",
         "_session",
-        "_shares",
         "link",
         "peer",
     )
@@ -136,12 +135,10 @@ class FastPath:
         remote: RemoteManager,
         peer: Peer,
         link: int,
-        shares: Callable[[int], bool] | None = None,
-        resolve_body: Callable[[int, Frame], Frame] | None = None,
+        bodies: Bodies = _BY_LINK,
     ) -> None:
         self._remote: Final = remote
-        self._shares: Final = shares
-        self._resolve_body: Final = resolve_body
+        self._bodies: Final = bodies
         self.peer: Final = peer
         self.link: Final = link
         self._session: Final = peer.session
@@ -253,11 +250,9 @@ class FastPath:
 
     def _is_shared(self, size: int) -> bool:
         """Return True if a body of ``size`` bytes would lie in shared memory."""
-        return (
-            FOLLOWS_MIN <= size <= min(_SHARED_MAX, self.peer.message_bytes_max)
-            and self._shares is not None
-            and self._shares(self.link)
-        )
+        return FOLLOWS_MIN <= size <= min(
+            _SHARED_MAX, self.peer.message_bytes_max
+        ) and self._bodies.shares(self.link)
 
     def _new_permit(self, relay: Relay, source: Entry, kind: Kind) -> _Permit | None:
         """Return permission if posting the message would do no more than send it."""
@@ -400,7 +395,6 @@ class FastPath:
             or not (answers or (kind is Kind.COMMAND and not answers_only))
             or run.mid
             or run.flags & FAILED
-            or (run.flags & LEASED and self._resolve_body is None)
             or (acked := self._acked_by(batch, ends.relay)) is None
             # Earlier messages for the task are not extracted yet.
             or (answers and ends.receipts.unread)
@@ -410,8 +404,7 @@ class FastPath:
             if run.flags & LEASED:
                 # Last, after all reasons to refuse: the end of this view would end the
                 # lease of a message that is read again in the usual way.
-                assert self._resolve_body is not None
-                found = self._resolve_body(self.link, batch)
+                found = self._bodies.resolve_body(self.link, batch)
                 assert isinstance(found, Batch)
                 [run] = found.runs
             [body] = run.bodies

@@ -36,7 +36,6 @@ from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.remote.undelivered_messages import UndeliveredMessages
 from bus.core.wire import LinkKind, Reason, Role
-from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.error_text import error_text_of
 from bus.errors import WireError
 from bus.rights import UNRESTRICTED
@@ -373,14 +372,10 @@ class RemoteManager:
             Row(wire.Bye, self.idle_links.on_bye, of_link=True),
             Row(wire.Ping, names.on_ping, counted=False),
             Row(wire.Pong, self._on_pong, counted=False),
-            # Messages; the driver handles those about shared memory.
+            # Messages.
             Row(wire.Batch, self._on_batch, counted=False),
             Row(wire.Ack, self.outbound_messages.on_ack, counted=False),
             Row(wire.Gap, self.inbound_messages.on_gap),
-            Row(OfferSlab, _ignore, counted=False),
-            Row(SlabAnswer, _ignore, counted=False),
-            Row(CloseSlab, _ignore, counted=False),
-            Row(Release, _ignore, counted=False),
             # Tasks.
             Row(wire.Export, frames.on_export, frames.check_export),
             Row(wire.Eliminate, frames.on_eliminate, frames.check_eliminate),
@@ -405,7 +400,9 @@ class RemoteManager:
         if peer is not None and peer.session.link != link.id:
             return  # the peer resends on the link in use
         link.step(frame.type)
-        row = self._rows[type(frame)]
+        row = self._rows.get(type(frame))
+        if row is None:
+            return  # of a feature that another bus of this process uses
         if row.of_link:
             row.handle(link, frame, now)
         else:

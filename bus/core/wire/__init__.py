@@ -6,9 +6,9 @@ frames              the types, by number
 link_frames         control frames about the link
 task_frames         control frames about tasks
 stream_frames       control frames about messages
-memory_frames       control frames about messages in shared memory
 batch, single       messages, together or alone
 codec               from bytes to these, and back
+memory_frames       control frames about messages in shared memory
 announcement        the datagram between machines that may not know each other
 frame_reader        from the data of a link to frames
 

@@ -8,8 +8,7 @@ short, and the runs of long batches are made on first access.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -25,7 +24,6 @@ from bus.core.wire.link_frames import (
     Refused,
     Welcome,
 )
-from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.core.wire.stream_frames import Ack, OpenStream
 from bus.core.wire.task_frames import (
     AddRelay,
@@ -43,9 +41,6 @@ from bus.core.wire.task_frames import (
 )
 from bus.errors import WireError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 __all__ = [
     "CONTROL_BYTES_MAX",
     "MESSAGE_BYTES_MAX",
@@ -53,6 +48,7 @@ __all__ = [
     "Frame",
     "decode",
     "encode",
+    "register",
 ]
 
 Frame: TypeAlias = ControlFrame | Batch
@@ -72,40 +68,25 @@ _WORDS_MAX: Final = 300  # characters of a peer's text that an error quotes
 
 # Sorted, so that the bytes do not depend on the order in which fields are declared.
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
-_DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
-    MappingProxyType(
-        {
-            each.type.value: msgspec.msgpack.Decoder(each)
-            for each in (
-                Hello,
-                Welcome,
-                Refused,
-                OpenStream,
-                Export,
-                Unexport,
-                Search,
-                Cancel,
-                AddRelay,
-                Unrelay,
-                Eliminate,
-                Subscribe,
-                Unsubscribe,
-                Ack,
-                Release,
-                ConnectOffer,
-                Error,
-                Ping,
-                Pong,
-                Bye,
-                Dismiss,
-                Dismissed,
-                Gap,
-                OfferSlab,
-                SlabAnswer,
-                CloseSlab,
-            )
-        }
-    )
+_DECODERS: Final[dict[int, msgspec.msgpack.Decoder[ControlFrame]]] = {}
+# All types of BUS-WIRE-2. One without a decoder is of a feature that is not loaded.
+_TYPES: Final = frozenset(FrameType)
+
+
+def register(*types: type[ControlFrame]) -> None:
+    """Let `decode` return frames of some types; a feature adds its own when loaded.
+
+    A bus of this process that does not use the feature ignores them all the same: its
+    `RemoteManager` has no row for them.
+    """
+    for each in types:
+        _DECODERS[each.type.value] = msgspec.msgpack.Decoder(each)
+
+
+register(
+    *(Hello, Welcome, Refused, OpenStream, ConnectOffer, Ping, Pong, Bye, Error),
+    *(Export, Unexport, Search, Cancel, AddRelay, Unrelay, Eliminate, Dismiss),
+    *(Dismissed, Subscribe, Unsubscribe, Ack, Gap),
 )
 
 
@@ -147,7 +128,7 @@ def decode(
         return decode_batch(data, message_bytes_max)
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        if kind & OPTIONAL:
+        if kind & OPTIONAL or kind in _TYPES:
             return None
         raise WireError(f"frame is of unknown type: {kind}")
     if len(data) > CONTROL_BYTES_MAX:

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from bus.core.wire.codec import register
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import U32, U64  # read by `msgspec`
 
@@ -68,3 +69,6 @@ class Release(MemoryFrame, frozen=True, kw_only=True):
     leases: Annotated[
         tuple[tuple[U64, U64], ...], Meta(min_length=1, max_length=LEASES_MAX)
     ]
+
+
+register(OfferSlab, SlabAnswer, CloseSlab, Release)
