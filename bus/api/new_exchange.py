@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.config import BusConfig
-    from bus.core.hooks import Hooks
 
 __all__ = ["new_exchange"]
 
