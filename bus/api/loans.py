@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from bus.api.arguments import UNSET, Unset, deadline_after, wrong_type
 from bus.api.awaited_outcome import AwaitedOutcome
+from bus.core.wire import FOLLOWS_MIN
 from bus.errors import ArenaFullError
 from bus.loan import Loan
 from bus.payload_size import size_with_length
@@ -44,7 +45,7 @@ def new_loan(
     comm: Comm | None = sender.bus._exchange.comm
     view: memoryview | None = None
     # A shorter message is not sent through the arena, which would round its size up.
-    if comm is not None and nbytes >= config.arena_threshold_bytes:
+    if comm is not None and nbytes >= FOLLOWS_MIN:
         # There never is room for more than the arena.
         waits = on_full == "wait" and nbytes <= config.arena_bytes
         if waits and sender.bus._threads.in_callback():

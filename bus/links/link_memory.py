@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkMemory"]
 
+# The part of an arena that one recipient may hold (MC-31), so that one that keeps its
+# messages for long leaves room for the others.
+ARENA_SHARE: Final = 0.25
+
 
 class LinkMemory:
     """The shared memory of a process, in both directions.
@@ -119,8 +123,7 @@ class LinkMemory:
 
         config = self._config
         return SharedBodies(
-            Arena(config.arena_bytes, share=config.arena_share_per_recipient),
-            config.arena_threshold_bytes,
+            Arena(config.arena_bytes, share=ARENA_SHARE),
             self._process_id,
             self._on_ended,
         )

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MachineDiscovery"]
 
+# Relative variation of the interval between announcements, so that the announcements of
+# machines that start together spread out (BUS-DISC-3).
+_JITTER: Final = 0.2
+
 
 class MachineDiscovery:
     """The discovery of one process; does nothing if `Network.discovery` is off.
@@ -80,7 +84,7 @@ class MachineDiscovery:
             scheme=network.scheme,
             keys=self._group_keys,
             interval_s=config.announce_s,
-            jitter=config.announce_jitter,
+            jitter=_JITTER,
             lease_s=max(config.lease_s, INTERVALS_BEFORE_DIAL * config.announce_s),
             advertised=seen is not listens,
         )

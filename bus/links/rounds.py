@@ -102,15 +102,14 @@ class Rounds:
         self._link_pool: Final = link_pool
         self._link_setup: Final = link_setup
         self._join_state: Final = join_state
-        limits = remote.topology.limits
         self.link_memory: Final = LinkMemory(
             config, self._process_id, self._on_lease_ended
         )
         self.readers: Final = FrameReaders(
-            link_pool.cause, self.link_memory.resolve_body, limits.message_bytes_max
+            link_pool.cause, self.link_memory.resolve_body, config.message_bytes_max
         )
         self.acknowledgement_tracker: Final = AcknowledgementTracker(
-            max(1, limits.window // 4), max(1, limits.window_bytes // 4)
+            max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
         self.hold: Final[_thread.LockType] = _sync.Lock()
         self.given: Final[deque[tuple[int, bytes]]] = deque()
@@ -135,7 +134,7 @@ class Rounds:
         self._timers: Final = remote.topology.timers
         # The first alarm that the sleeping comm thread knows of; infinite in a round.
         self._asleep_until: float = math.inf
-        self._ack_delay_s: Final = limits.ack_delay_s
+        self._ack_delay_s: Final = config.ack_delay_s
 
     # For any thread.
 

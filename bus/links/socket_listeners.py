@@ -12,7 +12,8 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from bus.core.peer.limits import Limits
+from bus.core import constants
+from bus.core.wire.batch import frame_bytes_max
 from bus.links.link_helpers import GATEWAY_PORT, PORT
 from queuebroker import _sync
 from queuebroker.errors import BrokerNameInUseError
@@ -43,7 +44,7 @@ class SocketListeners:
 
     Args:
         bus: the name of the bus.
-        config: the limits for unauthenticated peers, and the access list.
+        config: the access list, and the longest message.
         network: the links with other machines.
         trust: admits the peers.
 
@@ -156,14 +157,14 @@ class SocketListeners:
             manager=self._manager,
             options=SocketOptions(
                 mode=0o660 if config.access.groups else 0o600,
-                message_bytes_max=Limits.of(config).frame_bytes_max,
-                first_frame_bytes_max=config.unauthenticated_bytes,
+                message_bytes_max=frame_bytes_max(config.message_bytes_max),
+                first_frame_bytes_max=constants.UNAUTHENTICATED_BYTES,
                 # No data may follow the peer's handshake before it is answered.
-                unanswered_bytes_max=config.unauthenticated_bytes,
+                unanswered_bytes_max=constants.UNAUTHENTICATED_BYTES,
                 farewell_s=_FAREWELL_S,
                 connect_s=config.connect_timeout_s,
-                handshake_s=config.auth_timeout_s,
-                unknown_peers_max=config.unauthenticated_links,
+                handshake_s=constants.AUTH_TIMEOUT_S,
+                unknown_peers_max=constants.UNAUTHENTICATED_LINKS,
                 ports=ports,
                 admit=self._trust.outside_refusal if outside else self._trust.refusal,
                 # On this machine, a process also connects to see whether one listens.

@@ -16,9 +16,9 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from bus.address import check_module_name
-from bus.core.peer.limits import Limits
 from bus.core.wire import ADDRESS_MAX, Identity
 from bus.core.wire import Role as WireRole
+from bus.core.wire.batch import frame_bytes_max
 from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
 from bus.links.gateway_address import (
@@ -189,7 +189,7 @@ class SocketNetwork:
             self.directory.master,
             self._trust,
             timeout_s=self._config.connect_timeout_s,
-            frame_bytes_max=Limits.of(self._config).frame_bytes_max,
+            frame_bytes_max=frame_bytes_max(self._config.message_bytes_max),
         )
         self._gateway = GatewayServer(
             process, self._client, self._trust, self._network, self

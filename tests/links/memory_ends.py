@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus import BusConfig
 from bus.core.wire import FOLLOWS_MIN, NO_DEADLINE, RAW, Batch, FrameReader, Run
 from bus.core.wire.memory_frames import MemoryFrame, Release, SlabAnswer
 from bus.links.link_memory import LinkMemory
 from bus.message import Kind
+from tests.kit.constants import configured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Owner:
         pid = os.getpid() if process_id is None else process_id
         self.process_ids: Final[dict[int, int | None]] = {}
         self.memory: Final = LinkMemory(
-            BusConfig(**settings),
+            configured(**settings),
             lambda link: self.process_ids.get(link, pid),
             lambda: None,
         )
@@ -140,7 +140,7 @@ class Recipient:
         pid = os.getpid() if process_id == -1 else process_id
         self.woken = 0
         self.memory: Final = memory or LinkMemory(
-            BusConfig(**settings), lambda _: pid, self._on_ended
+            configured(**settings), lambda _: pid, self._on_ended
         )
         self._reader: Final = FrameReader()
         self._answers: Final[deque[MemoryFrame]] = deque()

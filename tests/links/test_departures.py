@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from bus import BusConfig, BusFullError, UnresolvedError
+from bus import BusFullError, UnresolvedError
 from bus.core.wire import Eliminate, Role
 from bus.testing import memory_bus
 from queuebroker.testing import explore
@@ -16,6 +16,7 @@ from specs.clauses import clause
 from tests.depth import schedules
 from tests.kit.buses import PATIENT, processes
 from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.constants import configured
 from tests.kit.tasks import Holder, Reader
 from tests.support import LIMIT_S, Threads, until
 
@@ -245,7 +246,7 @@ def test_a_call_to_another_process_is_answered() -> None:
 @pytest.mark.parametrize("leaves", [False, True])
 def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
     """Each arrives once, or is returned; in order (BUS-MSG-15, BUS-DEREG-4)."""
-    small = BusConfig(window=2, task_fifo_messages=2, link_frames=2)
+    small = configured(window=2, task_fifo_messages=2, LINK_FRAMES=2)
 
     def program(run: Run) -> None:
         got: list[int] = []

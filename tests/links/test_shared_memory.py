@@ -120,7 +120,7 @@ def test_long_answers_do_so_as_well(near: Bus, far: Far) -> None:
 @clause("MC-8")
 def test_one_long_payload_for_hundreds_of_tasks_reaches_them_all(near: Bus) -> None:
     """Their messages share one buffer."""
-    settings = {"arena_bytes": 1024 * MIB, "arena_share_per_recipient": 1.0}
+    settings = {"arena_bytes": 1024 * MIB, "ARENA_SHARE": 1.0}
     held: list[memoryview] = []
     tasks = [f"near.{number}" for number in range(300)]
     thread = near.thread()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
-from msgspec.structs import replace
 
+from bus.core import constants
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.delayed_acks import _EXCHANGE
 from bus.core.peer.relay import Dismissal
@@ -17,7 +18,7 @@ from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.timers import Rank
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.run import run
 from tests.simulate.stage import Stage
 
@@ -49,10 +50,10 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
     yield Rank.SEARCHES, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())
     yield Rank.LINKS, min((at for at in late if at is not None), default=None)
-    waits = remote.topology.limits
+    waits = remote.topology.config
     for peer in remote.topology.peers.values():
         if peer.session.link is None:
-            wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
+            wait = constants.RELINK_TIMEOUT_S if peer.bound else waits.connect_timeout_s
             yield Rank.PEERS, peer.since + wait
         for relay in peer.active_relays():
             yield Rank.MESSAGES, relay.next_deadline()
@@ -63,7 +64,10 @@ def deadlines(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float |
                 yield Rank.ACKNOWLEDGEMENTS, at
     for relay in filter(_is_provisional, remote.relays._unconfirmed):
         expires_at = remote.relays._expires_at(relay)
-        yield Rank.RELAYS, max(expires_at, now + waits.linger_s * (expires_at <= now))
+        yield (
+            Rank.RELAYS,
+            max(expires_at, now + constants.LINK_LINGER_S * (expires_at <= now)),
+        )
     yield Rank.DIALS, remote.links.dialler.redial_at
     for at in remote.machines.redial_at.values():
         yield Rank.MACHINE_DIALS, max(at, remote.machines._turn_at())
@@ -88,7 +92,7 @@ def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Rank, float]]:
     One that its part does not know should have been closed long ago.
     """
     linger_s, links, relays = (
-        remote.topology.limits.linger_s,
+        constants.LINK_LINGER_S,
         remote.idle_links,
         remote.idle_relays,
     )
@@ -139,8 +143,8 @@ def test_no_part_has_a_deadline_before_its_alarm(
     machines: int, seed: int, monkeypatch: pytest.MonkeyPatch, checked: set[Rank]
 ) -> None:
     """So no deadline is missed, although no round asks the parts for theirs."""
-    limits = replace(LIMITS, keep_alive_s=0.5, lease_s=2.0)
-    monkeypatch.setattr("tests.simulate.run.LIMITS", limits)
+    config = attrs.evolve(CONFIG, keep_alive_s=0.5, lease_s=2.0)
+    monkeypatch.setattr("tests.simulate.run.CONFIG", config)
 
     assert run(seed, machines=machines) is None
     assert Rank.KEEP_ALIVE in checked

@@ -240,10 +240,10 @@ class FastPath:
             permit = self._permit = self._new_permit(relay, source, kind)
         if permit is None or (size > permit.longest and not self._is_shared(size)):
             return None
-        limits = relay.limits
+        config = relay.config
         if (
-            relay.under_way >= limits.window
-            or relay.unacked_bytes + size > limits.window_bytes
+            relay.under_way >= config.window
+            or relay.unacked_bytes + size > config.window_bytes
             or self.peer.session.outgoing.room <= 0
         ):
             return None
