@@ -66,7 +66,7 @@ def limits() -> str:
 
 
 def fixed() -> str:
-    """Every constant of the exchange with other processes."""
+    """Every constant of `bus.core.constants`."""
     lines = ["| constant | value |", "| --- | ---: |"]
     for name, value in vars(constants).items():
         if name.isupper():

@@ -1,8 +1,8 @@
-"""Bounds and times of the exchange with other processes that no operator chooses.
+"""Bounds and times of a bus that no operator chooses; `BusConfig` has the settings.
 
-Several modules read each of them, or a test replaces it; all others stand beside the
-code that reads them. A reader looks them up at each use, as in
-``constants.LINK_LINGER_S``, so that a test replaces them in one place.
+Each of them is read by several modules, or replaced by a test; all others stand beside
+the code that reads them. Code reads ``constants.NAME`` at each use, and imports no name
+from here, so that a test replaces a constant in one place.
 """
 
 from __future__ import annotations
