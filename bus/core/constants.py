@@ -46,8 +46,8 @@ RELAYS_PER_PROCESS: Final = 100_000
 SUBSCRIPTIONS_PER_PROCESS: Final = 10_000
 SUBSCRIPTIONS_IN_ALL: Final = 65_536
 
-# Frames that wait for a link in one direction (BUS-CHAN-8). Messages wait in the relays
-# as well, so that more room here gains nothing.
+# Frames that a link holds in each direction (BUS-CHAN-8); further ones wait in the
+# process.
 LINK_FRAMES: Final = 256
 
 # Further frames for a process, and their length, before its link is aborted
@@ -72,8 +72,8 @@ AUTH_TIMEOUT_S: Final = 5.0
 UNAUTHENTICATED_LINKS: Final = 64
 UNAUTHENTICATED_BYTES: Final = 4096
 
-# Distance of a sender's numbers from its floor (AMO-13): four default windows, so that
-# one task that does not read holds back no other task of its process.
+# Distance of a sender's numbers from its floor (AMO-13). It bounds the numbers that may
+# be missing at the receiver. The default window of one task does not fill it.
 STREAM_WINDOW: Final = 16_384
 
 # How long an ended stream is remembered, and how many of them (AMO-21): its messages
