@@ -1,19 +1,22 @@
-"""`BusConfig`: every limit and every default of a bus, in one table.
+"""`BusConfig`: the settings of a bus, in one table.
 
-Each field carries its unit, its bounds, its meaning and the clause that requires it.
-The validators, and the documentation of limits (`limits_table`), are derived from
-these. Other modules enforce a limit, under its name here. This module reads neither
-clock nor memory.
+Each field carries its unit, its bounds, its clause, and one sentence with its meaning
+and the reason to change it. The validators and the page of the settings
+(`settings_table`) are derived from these. Bounds and times that no operator needs to
+choose are constants: those of `bus.core.constants`, and others beside the code that
+reads them. This module reads neither clock nor memory.
 """
 
 from __future__ import annotations
 
+import inspect
 import ipaddress
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import attrs
 from msgspec import Struct
@@ -21,41 +24,78 @@ from msgspec import Struct
 from bus.access import AccessList
 from bus.payload import TYPES_THAT_NEED_NO_ENCODER, Encoders
 
-__all__ = ["BusConfig", "Limit", "limits_table"]
+__all__ = ["BusConfig", "Setting", "settings_table", "suggests_names"]
 
 _KIB: Final = 2**10
 _MIB: Final = 2**20
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Config = TypeVar("_Config", bound=type)
 
-class Limit(Struct, frozen=True):
-    """One line of the table of limits.
+
+class Setting(Struct, frozen=True):
+    """One line of the table of settings.
 
     name: the field of `BusConfig`; default: its value unless another is given.
-    unit: the unit of measure or the thing counted, such as "s" or "messages".
-    meaning: one sentence.
+    unit: the unit of measure or the thing counted, such as "s" or "messages"; "" for a
+      setting that is no number.
+    meaning: one sentence, with the reason to change the setting.
     clause: the number of the clause that requires it.
     """
 
     name: str
-    default: float | str
+    default: Any
     unit: str
     meaning: str
     clause: str
 
 
-def limits_table() -> Iterator[Limit]:
-    """Yield every limit in the order of the fields, as the docs list them."""
+def settings_table() -> Iterator[Setting]:
+    """Yield every setting in the order of the fields, as the docs list them."""
     for field in attrs.fields(BusConfig):
-        about: Mapping[str, Any] = field.metadata
         default: Any = field.default
-        if "unit" in about:
-            yield Limit(
-                name=field.name,
-                default=default,
-                unit=about["unit"],
-                meaning=about["meaning"],
-                clause=about["clause"],
-            )
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+            default = default.factory()
+        about: Mapping[str, str] = field.metadata
+        yield Setting(
+            name=field.name,
+            default=default,
+            unit=about.get("unit", ""),
+            meaning=about["meaning"],
+            clause=about["clause"],
+        )
+
+
+def suggests_names(
+    what: str, elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Let a call with an unknown keyword argument raise an error with the nearest one.
+
+    elsewhere: how to give what is no argument of this call, by its name.
+    """
+
+    def decorate(call: Callable[_P, _R]) -> Callable[_P, _R]:
+        known = inspect.signature(call).parameters.keys() - {"self"}
+
+        @wraps(call)
+        def checked(*args: _P.args, **given: _P.kwargs) -> _R:
+            if unknown := given.keys() - known:
+                ways = {**elsewhere, **{each: f"{each}=" for each in known}}
+                raise _unknown_name(what, min(unknown), ways)
+            return call(*args, **given)
+
+        return checked
+
+    return decorate
+
+
+def _unknown_name(what: str, name: str, ways: Mapping[str, str]) -> TypeError:
+    from difflib import get_close_matches  # noqa: PLC0415 # rarely needed
+
+    near = get_close_matches(name, ways, n=1)
+    do = f"did you mean {ways[near[0]]}?" if near else f"see help({what})"
+    return TypeError(f"{what} has no argument {name!r}: {do}")
 
 
 def _within(_: BusConfig, field: attrs.Attribute[Any], value: Any) -> None:
@@ -89,10 +129,6 @@ def _timeout(default: float, clause: str, meaning: str) -> Any:
 def _period(default: float, clause: str, meaning: str) -> Any:
     """Declare a field for an interval or a validity time; never 0."""
     return _limit(default, "s", clause, meaning, least=0.001, most=math.inf)
-
-
-def _share(default: float, clause: str, meaning: str, least: float = 0.0) -> Any:
-    return _limit(default, "of 1", clause, meaning, least=least, most=1.0)
 
 
 def _count(
@@ -160,44 +196,48 @@ def _are_encoders(_: BusConfig, field: attrs.Attribute[Any], value: Encoders) ->
             raise TypeError(f"{field.name}[{kind!r}] must be callable, got {encoder!r}")
 
 
+def _with_checked_names(kind: _Config) -> _Config:
+    kind.__init__ = suggests_names("BusConfig")(kind.__init__)  # type: ignore[misc]
+    return kind
+
+
+@_with_checked_names
 @attrs.frozen(kw_only=True)
 class BusConfig:
-    """The options that a bus is opened with; each limit has its meaning beside it.
+    """The settings that a bus is opened with; each has its meaning beside it.
 
-    encoders: how to convert types that messages cannot carry, by exact type
-      (BUS-MSG-16). To pass the options to another process, use functions of a module.
-    run_directory: where the processes of a machine meet, for all its buses; by default
-      BUS_RUN_DIR from the environment, else the user's runtime directory (BUS-ENT-16).
-      Must be the same in all processes of a bus.
-    access: the users who may join besides the user's own processes (BUS-SEC-1).
-    shared_memory: True if long messages for processes of the same machine travel
-      through shared memory (MC-38), the sender's arena. Then their payloads
-      arrive as read-only views.
-    eager_relays: True if the master keeps a relay for each public task of its machine
-      before the first message to it. Must be the same in all processes of a bus
-      (BUS-INIT-13).
-    follow_moved_tasks: True if a command whose addressee has moved to another machine
-      is sent there; else its sender gets a `MovedError` with the new address
-      (BUS-MOVE-9).
+    The page of the settings, `docs/reference/limits.md`, lists them with their units
+    and defaults. To pass `encoders` to another process, use functions of a module.
 
     Raises:
-        TypeError, ValueError: its field does not allow a value; the text names both.
+        TypeError, ValueError: there is no such setting, or it does not allow a value;
+            the text names it.
     """
 
     # Waiting.
     resolve_timeout_s: float = _timeout(
-        5.0, "BUS-ROUTE-19", "Maximum time a message waits for a name that no task has."
+        5.0,
+        "BUS-ROUTE-19",
+        "Maximum time a message waits for a name that no task has; raise it if"
+        " receivers start later than their senders.",
     )
     command_timeout_s: float = _timeout(
-        10.0, "BUS-FLOW-5", "Default time a command waits for its answer."
+        10.0,
+        "BUS-FLOW-5",
+        "Time a command waits for its answer if the call gives no `timeout`; raise it"
+        " if tasks work longer.",
     )
     send_timeout_s: float = _timeout(
-        10.0, "BUS-FLOW-2", "Maximum time a sending thread waits for room."
+        10.0,
+        "BUS-FLOW-2",
+        "Maximum time a sending thread waits for room under the policy `block`; lower"
+        " it if a sender must not be held up.",
     )
-    stuck_callback_s: float = _period(
+    connect_timeout_s: float = _timeout(
         5.0,
-        "BUS-DEREG-12",
-        "Time a callback may delay the end of its thread before it is logged.",
+        "BUS-CHAN-3",
+        "Maximum time to reach the host of a link's other end; raise it on a slow"
+        " network.",
     )
 
     # Memory.
@@ -205,175 +245,84 @@ class BusConfig:
         16 * _MIB,
         "bytes",
         "BUS-MSG-16",
-        "Maximum length of a message's encoded payload; at most 64 MiB.",
+        "Maximum length of a message's encoded payload, at most 64 MiB; raise it for"
+        " longer messages, lower it if senders are not trusted.",
         # Both ends hold a whole frame in memory.
         most=64 * _MIB,
     )
     task_fifo_messages: int = _count(
-        2048, "messages", "BUS-FLOW-1", "Maximum number of unread messages per task."
+        2048,
+        "messages",
+        "BUS-FLOW-1",
+        "Maximum number of unread messages per task, and of those that wait for a task"
+        " of another process; raise it if senders are refused in bursts.",
     )
     task_fifo_bytes: int = _count(
-        16 * _MIB, "bytes", "BUS-FLOW-1", "Maximum number of unread bytes per task."
-    )
-    parked_per_name: int = _count(
-        256, "messages", "BUS-FLOW-1", "Maximum number of messages parked for one name."
-    )
-    parked_per_process: int = _count(
-        4096, "messages", "BUS-FLOW-1", "Maximum number of parked messages in all."
-    )
-    searches_per_process: int = _count(
-        4096,
-        "searches",
+        16 * _MIB,
+        "bytes",
         "BUS-FLOW-1",
-        "Maximum number of searches that a process keeps for one other process.",
-    )
-    searches_in_all: int = _count(
-        16_384,
-        "searches",
-        "BUS-FLOW-1",
-        "Maximum number of searches that a process keeps for all others.",
-    )
-    public_tasks_per_process: int = _count(
-        100_000,
-        "tasks",
-        "BUS-FLOW-1",
-        "Maximum number of public tasks of one process at its master.",
-    )
-    relays_per_process: int = _count(
-        100_000,
-        "relays",
-        "BUS-FLOW-1",
-        "Maximum number of relays in one process for tasks of another.",
-    )
-    subscriptions_per_process: int = _count(
-        10_000,
-        "requests",
-        "BUS-FLOW-1",
-        "Maximum number of subscriptions and watches kept for one other process.",
-    )
-    subscriptions_in_all: int = _count(
-        65_536,
-        "requests",
-        "BUS-FLOW-1",
-        "Maximum number of subscriptions and watches kept for all others.",
+        "Maximum length of these messages together; raise it if the messages are long.",
     )
 
     # Links.
     window: int = _count(
-        # If a process is killed, so many messages to each of its tasks are in doubt. A
-        # window twice as long sends no more short commands per second, one half as long
-        # 4 % fewer on one core, and a quarter of it a fifth fewer.
+        # A window twice as long sends no more short commands per second, one half as
+        # long 4 % fewer on one core, and a quarter of it a fifth fewer.
         4096,
         "messages",
         "BUS-RELAY-11",
-        "Maximum number of messages sent to one task and not yet taken by it.",
+        "Maximum number of messages sent to one task and not yet taken by it; lower it"
+        " if fewer may be in doubt after the process of the task was killed.",
     )
     window_bytes: int = _count(
         8 * _MIB,
         "bytes",
         "BUS-RELAY-11",
-        "Maximum number of bytes sent to one task and not yet taken by it.",
-    )
-    link_frames: int = _count(
-        256, "frames", "BUS-CHAN-8", "Maximum number of frames that wait for a link."
-    )
-    backlog_frames: int = _count(
-        # More than can wait for a process that reads. Each of its tasks, up to
-        # `public_tasks_per_process`, takes four frames from its export to its end, at
-        # worst all at once; messages take at most one frame per number of the stream.
-        2**19,
-        "frames",
-        "BUS-CHAN-8",
-        "Maximum number of further frames for a process before its link is aborted.",
-    )
-    backlog_bytes: int = _count(
-        # The windows of 128 tasks of one process, full of unread messages.
-        1024 * _MIB,
-        "bytes",
-        "BUS-CHAN-8",
-        "Maximum length of these further frames before the link is aborted.",
-    )
-    connect_timeout_s: float = _timeout(
-        5.0, "BUS-CHAN-3", "Maximum time to reach the host of a link's other end."
-    )
-    relink_timeout_s: float = _timeout(
-        0.5, "BUS-MOVE-8", "Time without a link after which a process is declared lost."
+        "Maximum length of these messages together; raise it if the messages are long.",
     )
     ack_delay_s: float = _timeout(
-        0.01, "BUS-RELAY-9", "Maximum delay of an acknowledgement, to combine several."
-    )
-    link_linger_s: float = _timeout(
-        1.0, "BUS-DEREG-13", "Time for which an unused relay or link is kept."
+        0.01,
+        "BUS-RELAY-9",
+        "Maximum delay of an acknowledgement, to combine several; 0 leaves fewer"
+        " messages in doubt, and sends more frames.",
     )
     keep_alive_s: float = _period(
-        2.5, "BUS-DISC-12", "Time without a frame after which a link sends a PING."
+        2.5,
+        "BUS-DISC-12",
+        "Time without a frame after which a link sends a PING; lower it with"
+        " `lease_s`.",
     )
     lease_s: float = _period(
         10.0,
         "BUS-DISC-12",
-        "Time without a frame, or an announcement, after which it counts as lost.",
-    )
-
-    # Peers not yet authenticated.
-    auth_timeout_s: float = _timeout(
-        5.0, "BUS-SEC-9", "Maximum time for a peer to authenticate itself."
-    )
-    unauthenticated_links: int = _count(
-        64, "links", "BUS-SEC-9", "Maximum number of links to unauthenticated peers."
-    )
-    unauthenticated_bytes: int = _count(
-        4 * _KIB,
-        "bytes",
-        "BUS-SEC-9",
-        "Maximum number of bytes read from an unauthenticated peer.",
-    )
-
-    # Streams between processes.
-    stream_window: int = _count(
-        16_384,
-        "numbers",
-        "AMO-13",
-        "Maximum distance of a sender's numbers from its floor.",
-    )
-    missing_ranges_per_stream: int = _count(
-        1024, "ranges", "AMO-14", "Maximum number of missing ranges kept per stream."
-    )
-    ended_stream_s: float = _period(
-        3600.0, "AMO-21", "Time for which an ended stream is remembered."
-    )
-    ended_streams_max: int = _count(
-        4096, "streams", "AMO-21", "Maximum number of ended streams remembered."
+        "Time without a frame, or an announcement, after which the other side counts as"
+        " lost; lower it to notice that sooner, raise it if processes are stopped for"
+        " longer.",
     )
 
     # Shared memory.
+    shared_memory: bool = _option(
+        "MC-38",
+        "True if payloads of bytes from 128 KiB on travel to processes of the machine"
+        " through shared memory, and arrive as read-only views; turn it off if"
+        " the machine has too little of it.",
+        default=True,
+    )
     arena_bytes: int = _count(
         64 * _MIB,
         "bytes",
         "MC-29",
-        "Maximum size of the shared memory of a process, its arena.",
+        "Maximum size of the shared memory of a process, its arena; raise it if `bus"
+        " shm` counts messages under `no_room`.",
         least=64 * _KIB,
-    )
-    arena_share_per_recipient: float = _share(
-        0.25,
-        "MC-31",
-        "Maximum part of an arena that one recipient may hold.",
-        least=0.01,
-    )
-    arena_threshold_bytes: int = _count(
-        128 * _KIB,
-        "bytes",
-        "MC-38",
-        "Minimum length of an encoded payload that is sent through an arena.",
-        # A shorter body shares a frame with other messages.
-        least=128 * _KIB,
     )
 
     # Other machines.
     announce_s: float = _period(
-        1.0, "BUS-DISC-3", "Interval between announcements of a machine."
-    )
-    announce_jitter: float = _share(
-        0.2, "BUS-DISC-3", "Relative variation of that interval."
+        1.0,
+        "BUS-DISC-3",
+        "Interval between announcements of a machine; raise it if there are more than a"
+        " hundred machines.",
     )
     multicast_group: str = attrs.field(
         default="239.255.73.77",  # administratively scoped
@@ -381,32 +330,33 @@ class BusConfig:
         metadata={
             "unit": "address",
             "clause": "BUS-DISC-2",
-            "meaning": "Multicast group of announcements on a WAN.",
+            "meaning": "Multicast group of announcements on a WAN; change it if the"
+            " network assigns another one.",
         },
     )
-    ttl_lan: int = _count(
-        1, "hops", "BUS-DISC-2", "Maximum hops of an announcement on a LAN.", most=255
-    )
     ttl_wan: int = _count(
-        8, "hops", "BUS-DISC-2", "Maximum hops of an announcement on a WAN.", most=255
-    )
-
-    # Options that are not limits.
-    shared_memory: bool = _option(
-        "MC-38", "True if long messages travel through shared memory.", default=True
-    )
-    eager_relays: bool = _option(
-        "BUS-INIT-13", "True if the master has a relay for each public task at once."
+        8,
+        "hops",
+        "BUS-DISC-2",
+        "Maximum hops of an announcement on a WAN; raise it if more routers lie between"
+        " two machines.",
+        most=255,
     )
     follow_moved_tasks: bool = _option(
-        "BUS-MOVE-9", "True if commands follow a task to another machine."
+        "BUS-MOVE-9",
+        "True if a command follows its addressee to another machine, else its sender"
+        " gets a `MovedError` with the new address; turn it on if tasks move.",
     )
+
+    # The process.
     run_directory: str | None = attrs.field(
         default=None,
         validator=attrs.validators.optional(_is_path),
         metadata={
             "clause": "BUS-ENT-16",
-            "meaning": "Directory where the processes of a machine find each other.",
+            "meaning": "Directory where the processes of a machine meet, the same in"
+            " all; by default `BUS_RUN_DIR` from the environment, else the user's"
+            " runtime directory, so set it if several users share a bus.",
         },
     )
     access: AccessList = attrs.field(
@@ -414,15 +364,25 @@ class BusConfig:
         validator=_is_access_list,
         metadata={
             "clause": "BUS-SEC-1",
-            "meaning": "Users that may join; their rights.",
+            "meaning": "Users that may join besides the owner, and their rights, by"
+            " default none; give it if other users share the bus.",
         },
+    )
+    eager_relays: bool = _option(
+        "BUS-INIT-13",
+        "True if the master keeps a relay for each public task of its machine, the same"
+        " in all processes; turn it on if first messages must not wait for a search.",
     )
     encoders: Encoders = attrs.field(
         factory=dict,
         converter=_read_only,
         validator=_are_encoders,
         hash=False,
-        metadata={"meaning": "Encoders for payloads of the user's own types."},
+        metadata={
+            "clause": "BUS-MSG-16",
+            "meaning": "How to convert types that messages cannot carry, by exact type;"
+            " set it to send objects of your own types.",
+        },
     )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from bus import BusConfig, Service, Task, errors
 from bus.api.receiver import Receiver
 from bus.api.responder import Responder
-from bus.config import limits_table
-from bus.core import wire
+from bus.config import settings_table
+from bus.core import constants, wire
 from bus.core.wire.memory_frames import MemoryFrame
 from bus.testing import memory_bus
 from bus.threads.inbox import Inbox
@@ -42,24 +42,36 @@ _PLACE: Final = re.compile(
 )
 
 
-# Limits.
+# Settings and constants.
 
 
 def limits() -> str:
-    """Every limit of a bus, under the headings that stand in its class."""
+    """Every setting of a bus, under the headings that stand in its class."""
     lines: list[str] = []
     headings = _headings()
-    for limit in limits_table():
-        if limit.name in headings:
+    for setting in settings_table():
+        if setting.name in headings:
             lines += [
                 *([""] if lines else []),
-                f"### {headings[limit.name]}",
+                f"### {headings[setting.name]}",
                 "",
-                "| field | default | meaning | clause |",
+                "| setting | default | meaning | clause |",
                 "| --- | ---: | --- | --- |",
             ]
-        value = _amount(limit.default, limit.unit)
-        lines.append(f"| `{limit.name}` | {value} | {limit.meaning} | {limit.clause} |")
+        value = _amount(setting.default, setting.unit)
+        lines.append(
+            f"| `{setting.name}` | {value} | {setting.meaning} | {setting.clause} |"
+        )
+    return "\n".join(lines)
+
+
+def fixed() -> str:
+    """Every constant of `bus.core.constants`."""
+    lines = ["| constant | value |", "| --- | ---: |"]
+    for name, value in vars(constants).items():
+        if name.isupper():
+            unit = "bytes" if "BYTES" in name else "s" if name.endswith("_S") else ""
+            lines.append(f"| `{name}` | {_amount(value, unit)} |")
     return "\n".join(lines)
 
 
@@ -70,14 +82,16 @@ def _headings() -> dict[str, str]:
     return {field: heading for heading, field in found}
 
 
-def _amount(value: float | str, unit: str) -> str:
+def _amount(value: object, unit: str) -> str:
     if unit == "bytes" and isinstance(value, int):
         for size, name in ((2**20, "MiB"), (2**10, "KiB")):
             if value % size == 0:
                 return f"{value // size} {name}"
-    if isinstance(value, str):
+    if isinstance(value, (str, bool)):
         return f"`{value}`"
-    return f"{value:,} {unit}" if unit != "of 1" else f"{value:.0%}"
+    if isinstance(value, (int, float)):
+        return f"{value:,} {unit}".rstrip()
+    return "none"
 
 
 # Errors and frames.
@@ -330,6 +344,7 @@ def blocks_step(number: int) -> str:
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "limits": limits,
+    "constants": fixed,
     "error-tree": error_tree,
     "frames": frames,
     "bus-api": bus_api,

@@ -23,6 +23,7 @@ import hypothesis.strategies
 import pytest
 
 from tests.depth import DEEP, among
+from tests.kit.constants import restore_constants
 from tests.leaks import Snapshot
 from tests.watchdog import HANG_S, watchdog
 
@@ -158,6 +159,7 @@ def own_run_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("BUS_RUN_DIR", str(path))
             yield path
+        restore_constants()
         shutil.rmtree(path, ignore_errors=True)
         # Other programs use it, too: without its sticky bit none of them could.
         assert folder.stat().st_mode == mode, f"a test has changed the mode of {folder}"

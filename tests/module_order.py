@@ -145,6 +145,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "store",
     ),
     "bus.core": (
+        "constants",
         "deadlines",
         "timers",
         "streams",
@@ -197,7 +198,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "local_subscriptions",
     ),
     "bus.core.peer": (
-        "limits",
         "outbound_run",
         "relay_counters",
         "delayed_acks",
@@ -493,7 +493,7 @@ PARTS: Mapping[str, str] = {
             specification
     """,
     "kernel": """
-        core: __init__ deadlines hooks timers peer/
+        core: __init__ constants deadlines hooks timers peer/
         core/local: __init__ actions departures inbound_run parked_list
             process_manager remote routing_table trace
         core/remote: __init__ control_frames fast_path handshake

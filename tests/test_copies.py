@@ -37,7 +37,7 @@ from bus import (
     Undelivered,
 )
 from bus.api.notification_iterator import NotificationIterator
-from bus.config import limits_table
+from bus.config import settings_table
 from bus.keys.authority import Authority, Issued
 from bus.keys.machine_keys import MachineKeys
 from bus.multicast import (
@@ -161,7 +161,7 @@ def _values() -> list[Any]:
     return [
         *(BusConfig(), BusConfig(access=access, encoders={complex: double}, window=7)),
         *(Network(peers=["127.0.0.1"], listen="127.0.0.1:0"), Durability("/var/x")),
-        *(grant, access, Address("a", machine="m", bus="b"), *limits_table()),
+        *(grant, access, Address("a", machine="m", bus="b"), *settings_table()),
         *(Specification("a/*", machine="m"), Presence(Address("a"), True)),
         *(Response(Address("a"), {"x": (1, b"2")}, None, "ref"), *_snapshot()),
         MachineInfo(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from bus.api.arguments import check_callback, deadline_after, duration
 from bus.api.reentry import calls_user, guarded
 from bus.api.stuck_callback import StuckCallback
-from bus.config import BusConfig
 from bus.errors import UnknownTaskError
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
@@ -37,10 +36,6 @@ class ThreadOwner(Protocol):
     @property
     def name(self) -> str:
         """The name of the bus."""
-
-    @property
-    def config(self) -> BusConfig:
-        """The configuration of the bus."""
 
     @property
     def exchange(self) -> Exchange:
@@ -230,8 +225,7 @@ class BusThread(Uncopyable):
         Within a callback this does not wait: other threads may wait for the callback.
         """
         waits = not self._owner.in_callback()
-        after_s = self._owner.config.stuck_callback_s
-        stuck = StuckCallback(self._manager, self._owner.name, after_s)
+        stuck = StuckCallback(self._manager, self._owner.name)
         if self._thread is not None:
             if waits and self._thread is not _sync.current_thread():
                 while self._thread.is_alive():

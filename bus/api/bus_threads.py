@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from bus.api.lifetime import Lifetime
     from bus.api.orphans import Orphans
-    from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.threads.exchange import Exchange
 
@@ -29,10 +28,6 @@ class BusOfThreads(Protocol):
     @property
     def name(self) -> str:
         """The name of the bus."""
-
-    @property
-    def _config(self) -> BusConfig:
-        """The configuration of the bus."""
 
     @property
     def _exchange(self) -> Exchange:
@@ -70,7 +65,7 @@ class BusThreads:
     """The threads of one bus: those that it has started, and those of callers.
 
     Attributes:
-        name, config, exchange, lifetime: those of the bus.
+        name, exchange, lifetime: those of the bus.
         running: the threads that have not ended.
         lock: guards ``running``, the default thread, and the flags for whether a
             thread, or the bus, has stopped. A thread may be started under it, but no
@@ -82,7 +77,6 @@ class BusThreads:
         "_default",
         "_mine",
         "_numbers",
-        "config",
         "exchange",
         "lifetime",
         "lock",
@@ -93,7 +87,6 @@ class BusThreads:
     def __init__(self, bus: BusOfThreads) -> None:
         self._bus: Final = bus
         self.name: Final = bus.name
-        self.config: Final = bus._config
         self.exchange: Final = bus._exchange
         self.lifetime: Final = bus._lifetime
         self.lock: Final[_thread.LockType] = _sync.Lock()

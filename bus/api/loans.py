@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after, wrong_type
 from bus.api.awaited_outcome import AwaitedOutcome
+from bus.core.wire import FOLLOWS_MIN
 from bus.errors import ArenaFullError
 from bus.links.link_memory import LinkMemory, LoanRequest
 from bus.loan import Loan
@@ -41,7 +42,7 @@ def new_loan(
     memory = None if comm is None else comm.bodies
     view: memoryview | None = None
     # A shorter message is not sent through the arena, which would round its size up.
-    if isinstance(memory, LinkMemory) and nbytes >= config.arena_threshold_bytes:
+    if isinstance(memory, LinkMemory) and nbytes >= FOLLOWS_MIN:
         # There never is room for more than the arena.
         waits = on_full == "wait" and nbytes <= config.arena_bytes
         if waits and sender.bus._threads.in_callback():

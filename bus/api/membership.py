@@ -11,7 +11,7 @@ from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
 from bus.api.features import other_machines
 from bus.at_exit import call_at_exit
-from bus.config import BusConfig
+from bus.config import BusConfig, settings_table, suggests_names
 from bus.core.local.trace import Journal
 from bus.durability import Durability
 from bus.errors import BusyError
@@ -25,6 +25,10 @@ __all__ = ["open_bus"]
 _joined: Final[dict[str, Bus]] = {}
 
 
+@suggests_names(
+    "open_bus",
+    {each.name: f"config=BusConfig({each.name}=...)" for each in settings_table()},
+)
 def open_bus(
     name: str = "bus1",
     *,
@@ -45,7 +49,7 @@ def open_bus(
     process, machine: the names of this process and its machine. By default the process
       gets a unique name, and the machine the name of its host. Processes with the same
       machine name are on one machine.
-    config: the limits and timeouts; by default those of `BusConfig`.
+    config: the settings of the bus in this process; by default those of `BusConfig`.
     network: how the processes of this machine reach other machines; every process of
       the machine gets the same. By default no other machine is reached, and no network
       socket is opened (BUS-DISC-1).

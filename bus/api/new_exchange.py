@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bus.api.arguments import check_instance
 from bus.api.features import REMOTE_FEATURES, shared_memory
+from bus.core import constants
 from bus.core.hooks import Hooks
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Journal
@@ -57,8 +58,8 @@ def new_exchange(
     manager = ProcessManager(
         machine,
         process,
-        parked_per_name=config.parked_per_name,
-        parked_in_all=config.parked_per_process,
+        parked_per_name=constants.PARKED_PER_NAME,
+        parked_in_all=constants.PARKED_PER_PROCESS,
         resolve_timeout_s=config.resolve_timeout_s,
         incarnation=incarnation,
     )

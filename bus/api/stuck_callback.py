@@ -9,6 +9,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.threads import scheduler
 from queuebroker import _sync
 
@@ -30,11 +31,11 @@ class StuckCallback:
 
     __slots__ = ("_bus", "_manager", "_warned", "after_s")
 
-    def __init__(self, manager: ThreadManager, bus: str, after_s: float) -> None:
+    def __init__(self, manager: ThreadManager, bus: str) -> None:
         self._manager: Final = manager
         self._bus: Final = bus
         # The interval between two checks, and the maximum duration of a callback.
-        self.after_s: Final = min(after_s, _sync.WAIT_S_MAX)
+        self.after_s: Final = constants.STUCK_CALLBACK_S
         self._warned: float | None = None
 
     def check(self) -> None:

@@ -2,6 +2,7 @@
 
 Lowest first; a folder imports only those above it:
 
+constants  bounds and times that no operator chooses
 deadlines  a heap of deadlines
 timers     when each part of the remote manager has work to do
 streams    numbered messages between two processes, each accepted once

@@ -18,6 +18,8 @@ __all__ = ["AnnouncementGroup"]
 
 # A multicast group of link-local scope; the project has chosen its other bits.
 _LINK_GROUP: Final = "ff02::49:534d"
+# Hops of an announcement on a LAN: no router forwards it (BUS-DISC-2).
+_LAN_HOPS: Final = 1
 # The prefix length of the IPv4 loopback network, and the index of its interface.
 _LOOPBACK: Final = (8, 1)
 
@@ -58,12 +60,12 @@ class AnnouncementGroup:
                 fact = f"multicast_group {group} is not of the IP version of {host}"
                 raise OSError(errno.EAFNOSUPPORT, f"{fact}: give another group")
         elif address.version == 4:
-            group, hops = str(address.network.broadcast_address), config.ttl_lan
+            group, hops = str(address.network.broadcast_address), _LAN_HOPS
             if group == host:
                 fact = f"the subnet {address.network} has no broadcast address"
                 raise OSError(errno.EADDRNOTAVAIL, f"{fact}: use discovery 'wan'")
         else:
-            group, hops = _LINK_GROUP, config.ttl_lan
+            group, hops = _LINK_GROUP, _LAN_HOPS
         return cls(host, group, port, hops, interface)
 
     def open(self) -> _net.Datagrams:

@@ -22,7 +22,6 @@ from bus.core.local.actions import (
     Send,
     Vacate,
 )
-from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
 from bus.errors import HorizonError
@@ -113,7 +112,7 @@ class CommThread:
         self.remote: Final = RemoteManager(
             Topology(
                 me,
-                limits=Limits.of(config),
+                config=config,
                 nonces=iter(policy.new_nonce, None),
                 addresses=(listens,),
                 outside=self._listen_outside,

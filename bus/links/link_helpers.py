@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.remote.master_dialler import DialFailure
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.connect_failure import connect_failure
@@ -38,8 +39,7 @@ class LinkHelpers:
 
     Args:
         inbox: takes requests to the owner.
-        config: limits the frames in each direction of a link (BUS-CHAN-8), and the time
-            of a connect and of a handshake.
+        config: has the time of a connect.
         policy: dials an address.
         peer_log: notes each link that is unusable from the start.
         own: called by the owner with each link, and with the callback for its number.
@@ -70,11 +70,11 @@ class LinkHelpers:
         own: Callable[[MessageQueue, Callable[[int], object]], object],
     ) -> None:
         self._inbox: Final = inbox
-        self._capacity: Final = config.link_frames
+        self._capacity: Final = constants.LINK_FRAMES
         # The listener has `connect_timeout_s` to accept (`SocketListeners`). A busy one
         # then has the time that it grants a peer, so that a handshake that has started
         # is not discarded.
-        self._timeout_s: Final = config.connect_timeout_s + config.auth_timeout_s
+        self._timeout_s: Final = config.connect_timeout_s + constants.AUTH_TIMEOUT_S
         self._policy: Final = policy
         self._peer_log: Final = peer_log
         self._own: Final = own

@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkMemory", "LoanRequest"]
 
+# The part of an arena that one recipient may hold (MC-31), so that one that keeps its
+# messages for long leaves room for the others.
+ARENA_SHARE: Final = 0.25
+
 
 class LoanRequest(Struct, eq=False):
     """A request for a writable view of a buffer in the arena (MC-41).
@@ -137,8 +141,7 @@ class LinkMemory(Bodies):
     def _new_shared(self) -> SharedBodies:
         config = self._config
         return SharedBodies(
-            Arena(config.arena_bytes, share=config.arena_share_per_recipient),
-            config.arena_threshold_bytes,
+            Arena(config.arena_bytes, share=ARENA_SHARE),
             self._process.process_id,
             self._process.wake_unless_soon,
         )

@@ -11,6 +11,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.links.link_helpers import LinkHelpers
 from bus.links.unsent import Unsent
 from queuebroker import _sync
@@ -41,9 +42,8 @@ class LinkPool:
 
     Args:
         inbox: wakes the owner, and takes requests to it.
-        config: limits the frames in each direction of a link, and those that wait for
-            room in it (BUS-CHAN-8). Its timeout of a connect also bounds the closing of
-            a link, until the frames sent before have found room.
+        config: its timeout of a connect also bounds the closing of a link, until the
+            frames sent before have found room (BUS-CHAN-8).
         policy: dials an address, in a helper thread.
         poller: how the owner waits for frames.
         peer_log: notes each link that is unusable from the start.
@@ -56,7 +56,6 @@ class LinkPool:
     """
 
     __slots__ = (
-        "_backlog",
         "_causes",
         "_closed",
         "_closing",
@@ -82,7 +81,6 @@ class LinkPool:
     ) -> None:
         self._inbox: Final = inbox
         self._timeout_s: Final = config.connect_timeout_s
-        self._backlog: Final = config.backlog_frames, config.backlog_bytes
         self._poller: Final = poller
         self._on_aborted: Final = on_aborted
         self._numbers = itertools.count(1)
@@ -140,7 +138,7 @@ class LinkPool:
                 return False
             return True
         waiting.append(frame)
-        frames_max, bytes_max = self._backlog
+        frames_max, bytes_max = constants.BACKLOG_FRAMES, constants.BACKLOG_BYTES
         if len(waiting.frames) > frames_max or waiting.size > bytes_max:
             # The peer does not read. If it resumes, one of the two processes makes
             # another link, and nothing is lost.

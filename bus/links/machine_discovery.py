@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.address import check_module_name
-from bus.core.peer.limits import Limits
 from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.wire import ADDRESS_MAX
+from bus.core.wire.batch import frame_bytes_max
 from bus.errors import AccessDeniedError
 from bus.links.gateway_address import (
     address_via_master,
@@ -61,6 +61,10 @@ _log: Final = logging.getLogger("bus")
 
 # When to try again to listen for other machines, if that failed.
 _LISTEN_AGAIN_S: Final = 5.0
+
+# Relative variation of the interval between announcements, so that the announcements of
+# machines that start together spread out (BUS-DISC-3).
+_JITTER: Final = 0.2
 
 
 class MachineDiscovery:
@@ -118,7 +122,7 @@ class MachineDiscovery:
             scheme=network.scheme,
             keys=self._group_keys,
             interval_s=config.announce_s,
-            jitter=config.announce_jitter,
+            jitter=_JITTER,
             lease_s=max(config.lease_s, INTERVALS_BEFORE_DIAL * config.announce_s),
             advertised=seen is not here,
         )
@@ -250,7 +254,7 @@ class OtherMachines(Outside):
             master,
             self._trust,
             timeout_s=self._config.connect_timeout_s,
-            frame_bytes_max=Limits.of(self._config).frame_bytes_max,
+            frame_bytes_max=frame_bytes_max(self._config.message_bytes_max),
         )
 
     def begin(

@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import Identity, Role
+from bus.core.wire.batch import frame_bytes_max
 from bus.links.comm_thread import CommThread
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import ParkedPoller
@@ -194,10 +195,8 @@ class MemoryNetwork:
             _introduce(other, there, machine)
 
     def _broker(self, name: str, comm: CommThread) -> QueueBroker:
-        limits = comm.remote.topology.limits
-        return QueueBroker(
-            name, manager=self._brokers, max_message_size=limits.frame_bytes_max
-        )
+        most = frame_bytes_max(comm.remote.topology.config.message_bytes_max)
+        return QueueBroker(name, manager=self._brokers, max_message_size=most)
 
     def _close_door_locked(self, machine: str) -> None:
         """Close a former master's broker, which it may not have closed itself."""

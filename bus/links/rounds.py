@@ -96,16 +96,16 @@ class Rounds:
         self._link_pool: Final = link_pool
         self._link_setup: Final = link_setup
         self._join_state: Final = join_state
-        limits = remote.topology.limits
+        config = remote.topology.config
         self.ask: Final = relay_outbox.ask
         self.bodies: Final = next(
             (each.bodies(self) for each in exchange.hooks if each.bodies), Bodies()
         )
         self.readers: Final = FrameReaders(
-            link_pool.cause, self.bodies.resolve_body, limits.message_bytes_max
+            link_pool.cause, self.bodies.resolve_body, config.message_bytes_max
         )
         self.acknowledgement_tracker: Final = AcknowledgementTracker(
-            max(1, limits.window // 4), max(1, limits.window_bytes // 4)
+            max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
         self.hold: Final[_thread.LockType] = _sync.Lock()
         self.given: Final[deque[tuple[int, bytes]]] = deque()
@@ -130,7 +130,7 @@ class Rounds:
         self._timers: Final = remote.topology.timers
         # The first alarm that the sleeping comm thread knows of; infinite in a round.
         self._asleep_until: float = math.inf
-        self._ack_delay_s: Final = limits.ack_delay_s
+        self._ack_delay_s: Final = config.ack_delay_s
 
     # For any thread.
 

@@ -45,7 +45,6 @@ class SharedBodies:
 
     Args:
         arena: used by this object alone.
-        threshold: the minimum length of a body in shared memory, in bytes.
         process_id: returns the process at the other end of a link, by the number of the
             link; None unless the system reports it.
         on_ended: as for `LentBodies`, of the loans to tasks.
@@ -60,20 +59,17 @@ class SharedBodies:
         "_process_id",
         "_publications",
         "_recipients",
-        "_threshold",
         "task_loans",
     )
 
     def __init__(
         self,
         arena: Arena,
-        threshold: int,
         process_id: Callable[[int], int | None],
         on_ended: Callable[[], object],
     ) -> None:
         self._arena: Final = arena
         self.task_loans: Final = TaskLoans(arena, on_ended)
-        self._threshold: Final = threshold
         self._process_id: Final = process_id
         # By link; none for a link whose process cannot read the arena: nothing would
         # remove it if the link is lost already.
@@ -89,7 +85,7 @@ class SharedBodies:
         self, link: int, batch: Batch, body: bytes | memoryview
     ) -> Sequence[bytes]:
         """Return the data to put on a link for one long message, in order."""
-        recipient = self._recipient(link) if len(body) >= self._threshold else None
+        recipient = self._recipient(link)
         if recipient is None:
             return pieces(batch)
         loan = self._loan(recipient, body)

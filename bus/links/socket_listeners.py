@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.peer.limits import Limits
+from bus.core import constants
+from bus.core.wire.batch import frame_bytes_max
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import Driver, SocketOptions, SocketQueueBroker
 
@@ -25,7 +26,7 @@ class SocketListeners:
     """The brokers of one process, with the driver that serves them.
 
     Args:
-        config: the limits for unauthenticated peers, and the access list.
+        config: the access list, and the longest message.
         tls: the keys for links with other machines; None for none.
 
     Attributes:
@@ -74,14 +75,14 @@ class SocketListeners:
             manager=self._manager,
             options=SocketOptions(
                 mode=0o660 if config.access.groups else 0o600,
-                message_bytes_max=Limits.of(config).frame_bytes_max,
-                first_frame_bytes_max=config.unauthenticated_bytes,
+                message_bytes_max=frame_bytes_max(config.message_bytes_max),
+                first_frame_bytes_max=constants.UNAUTHENTICATED_BYTES,
                 # No data may follow the peer's handshake before it is answered.
-                unanswered_bytes_max=config.unauthenticated_bytes,
+                unanswered_bytes_max=constants.UNAUTHENTICATED_BYTES,
                 farewell_s=_FAREWELL_S,
                 connect_s=config.connect_timeout_s,
-                handshake_s=config.auth_timeout_s,
-                unknown_peers_max=config.unauthenticated_links,
+                handshake_s=constants.AUTH_TIMEOUT_S,
+                unknown_peers_max=constants.UNAUTHENTICATED_LINKS,
                 ports=ports,
                 admit=admit,
                 on_rejected=on_rejected,

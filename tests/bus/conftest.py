@@ -10,9 +10,12 @@ from bus import Role
 from bus.testing import memory_bus
 from tests.bus.support import There
 from tests.kit.buses import socket_bus
+from tests.kit.constants import set_constants
+from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from bus import Bus
 
@@ -38,3 +41,9 @@ def there(bus: Bus, distance: str) -> Iterator[There]:
     """Yield a place at the distance given by the test's parameter."""
     with There(bus, distance) as there:
         yield there
+
+
+@pytest.fixture(autouse=True)
+def patient(own_run_directory: Path) -> None:  # it restores them
+    """Let no link be closed that is unused while the machine is slow."""
+    set_constants(LINK_LINGER_S=10 * LIMIT_S)

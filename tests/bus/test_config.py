@@ -1,4 +1,4 @@
-"""`bus.config`: each limit explains itself and rejects invalid values."""
+"""`bus.config`: each setting explains itself and rejects invalid values and names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus.config import BusConfig, limits_table
+from bus import open_bus
+from bus.config import BusConfig, settings_table
+from bus.core import constants
 from bus.payload import TYPES_THAT_NEED_NO_ENCODER, freeze
 from specs.clauses import is_clause_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 MIB = 2**20
-NUMBERS = [limit for limit in limits_table() if not isinstance(limit.default, str)]
+# Read before a test replaces one of them.
+CONSTANTS = {each: getattr(constants, each) for each in constants.__all__}
+NUMBERS = [each for each in settings_table() if type(each.default) in {int, float}]
 NAMES = [limit.name for limit in NUMBERS]
 COUNTS = [limit.name for limit in NUMBERS if isinstance(limit.default, int)]
 
@@ -33,73 +37,55 @@ def test_every_field_explains_itself(field: attrs.Attribute[Any]) -> None:
     assert field.metadata["meaning"].endswith(".")
 
 
-def test_the_table_has_every_field_that_is_a_limit() -> None:
-    fields = [field.name for field in attrs.fields(BusConfig)]
-
-    assert [limit.name for limit in limits_table()] == fields[:-6]
-    assert fields[-5:] == [
-        "eager_relays",
-        "follow_moved_tasks",
-        "run_directory",
-        "access",
-        "encoders",
-    ]
-
-
 def test_a_line_of_the_table_says_all_and_the_unit_as_its_name_does() -> None:
     config = BusConfig()
-    for limit in limits_table():
-        assert limit.default == getattr(config, limit.name)
-        assert is_clause_id(limit.clause)
-        assert limit.meaning
-        assert (limit.unit == "s") == limit.name.endswith("_s")
-        assert (limit.unit == "bytes") == ("bytes" in limit.name)
+    for setting in settings_table():
+        assert setting.default == getattr(config, setting.name)
+        assert is_clause_id(setting.clause)
+        assert (setting.unit == "s") == setting.name.endswith("_s")
+        assert (setting.unit == "bytes") == ("bytes" in setting.name)
 
 
 def test_the_defaults_have_their_agreed_values() -> None:
     """A mistyped digit in a default would fail no other test."""
-    assert {limit.name: limit.default for limit in limits_table()} == {
+    assert {each.name: each.default for each in NUMBERS} == {
         "resolve_timeout_s": 5.0,
         "command_timeout_s": 10.0,
         "send_timeout_s": 10.0,
-        "stuck_callback_s": 5.0,
         "message_bytes_max": 16 * MIB,
         "task_fifo_messages": 2048,
         "task_fifo_bytes": 16 * MIB,
-        "parked_per_name": 256,
-        "parked_per_process": 4096,
-        "searches_per_process": 4096,
-        "searches_in_all": 16_384,
-        "public_tasks_per_process": 100_000,
-        "relays_per_process": 100_000,
-        "subscriptions_per_process": 10_000,
-        "subscriptions_in_all": 65_536,
         "window": 4096,
-        "link_frames": 256,
-        "backlog_frames": 524_288,
-        "backlog_bytes": 1024 * MIB,
         "window_bytes": 8 * MIB,
         "connect_timeout_s": 5.0,
-        "relink_timeout_s": 0.5,
         "ack_delay_s": 0.01,
-        "link_linger_s": 1.0,
         "keep_alive_s": 2.5,
         "lease_s": 10.0,
-        "auth_timeout_s": 5.0,
-        "unauthenticated_links": 64,
-        "unauthenticated_bytes": 4096,
-        "stream_window": 16384,
-        "missing_ranges_per_stream": 1024,
-        "ended_stream_s": 3600.0,
-        "ended_streams_max": 4096,
         "arena_bytes": 64 * MIB,
-        "arena_share_per_recipient": 0.25,
-        "arena_threshold_bytes": 128 * 1024,
         "announce_s": 1.0,
-        "announce_jitter": 0.2,
-        "multicast_group": "239.255.73.77",
-        "ttl_lan": 1,
         "ttl_wan": 8,
+    }
+    assert CONSTANTS == {
+        "AUTH_TIMEOUT_S": 5.0,
+        "BACKLOG_BYTES": 1024 * MIB,
+        "BACKLOG_FRAMES": 524_288,
+        "ENDED_STREAMS_MAX": 4096,
+        "ENDED_STREAM_S": 3600.0,
+        "LINK_FRAMES": 256,
+        "LINK_LINGER_S": 1.0,
+        "PARKED_PER_NAME": 256,
+        "PARKED_PER_PROCESS": 4096,
+        "PUBLIC_TASKS_PER_PROCESS": 100_000,
+        "RELAYS_PER_PROCESS": 100_000,
+        "RELINK_TIMEOUT_S": 0.5,
+        "SEARCHES_IN_ALL": 16_384,
+        "SEARCHES_PER_PROCESS": 4096,
+        "STREAM_WINDOW": 16_384,
+        "STUCK_CALLBACK_S": 5.0,
+        "SUBSCRIPTIONS_IN_ALL": 65_536,
+        "SUBSCRIPTIONS_PER_PROCESS": 10_000,
+        "UNAUTHENTICATED_BYTES": 4096,
+        "UNAUTHENTICATED_LINKS": 64,
     }
 
 
@@ -116,7 +102,7 @@ def test_a_limit_below_its_least_is_refused(name: str) -> None:
         made(**{name: -1})
 
 
-LEAST = {"arena_bytes": 64 * 1024, "arena_threshold_bytes": 128 * 1024}
+LEAST = {"arena_bytes": 64 * 1024}
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -149,10 +135,46 @@ def test_a_limit_is_inclusive_at_both_ends() -> None:
         ValueError, match=r"^message_bytes_max must be <= 67108864, got"
     ):
         BusConfig(message_bytes_max=64 * MIB + 1)
-    config = BusConfig(ttl_wan=255, resolve_timeout_s=0, arena_share_per_recipient=1)
+    config = BusConfig(ttl_wan=255, resolve_timeout_s=0)
     assert config.ttl_wan == 255
     with pytest.raises(ValueError, match=r"^ttl_wan must be <= 255, got 256$"):
         BusConfig(ttl_wan=256)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (
+            lambda: made(resolve_timeout=1.0),
+            "BusConfig has no argument 'resolve_timeout': did you mean"
+            " resolve_timeout_s=?",
+        ),
+        (
+            lambda: attrs.evolve(BusConfig(), task_fifo_message=1),  # type: ignore[call-arg]
+            "BusConfig has no argument 'task_fifo_message': did you mean"
+            " task_fifo_messages=?",
+        ),
+        (
+            lambda: made(x=1),
+            "BusConfig has no argument 'x': see help(BusConfig)",
+        ),
+        (
+            lambda: open_bus(proces="p"),  # type: ignore[call-arg]
+            "open_bus has no argument 'proces': did you mean process=?",
+        ),
+        (
+            lambda: open_bus(windows=3),  # type: ignore[call-arg]
+            "open_bus has no argument 'windows': did you mean"
+            " config=BusConfig(window=...)?",
+        ),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(
+    call: Callable[[], object], error: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        call()
+    assert str(raised.value) == error
 
 
 def test_a_silent_link_is_asked_before_it_is_given_up() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bus import (
     Bus,
-    BusConfig,
     BusFullError,
     CommandTimeoutError,
     Incoming,
@@ -21,6 +20,7 @@ from bus import (
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.support import POLICIES
+from tests.kit.constants import configured
 from tests.kit.inspection import info, unbalanced
 from tests.kit.serving import serve, settle
 from tests.support import Threads, until
@@ -138,7 +138,7 @@ class World:
 def test_the_counters_balance_after_each_step_and_each_message_has_one_end(
     policies: list[Overflow], capacity: int, steps: list[tuple[str, int, str]]
 ) -> None:
-    config = BusConfig(resolve_timeout_s=0.001, parked_per_name=3)
+    config = configured(resolve_timeout_s=0.001, PARKED_PER_NAME=3)
     with memory_bus(config=config) as bus:
         world = World(bus, policies, capacity)
         for act, number, how in steps:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Bus, BusConfig, CommandTimeoutError
+from bus import Bus, CommandTimeoutError
 from bus.testing import memory_bus
 from bus.threads import callback_failures
 from specs.clauses import clause
@@ -18,6 +18,7 @@ from tests.bus.support import There
 from tests.kit.buses import socket_bus
 from tests.kit.clock import Clock
 from tests.kit.comm_threads import held
+from tests.kit.constants import configured
 from tests.kit.inspection import info
 from tests.kit.serving import settle
 from tests.kit.tasks import Holder
@@ -129,7 +130,7 @@ def test_a_callback_that_keeps_a_thread_from_ending_is_named(
     act: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log used to stay silent while the callback did not return."""
-    bus = Bus("bus1", config=BusConfig(stuck_callback_s=0.01))
+    bus = Bus("bus1", config=configured(STUCK_CALLBACK_S=0.01))
     with Threads() as threads, Holder.holding(bus) as holder:
         ending = threads.start(bus.close if act == "close" else holder.thread.stop)
         until(lambda: bool(caplog.records), "it is named")
@@ -155,7 +156,7 @@ def test_a_callback_for_commands_that_came_together_is_named_if_it_is_stuck(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The library's own function was named, since the scheduler calls the callback."""
-    with memory_bus(config=BusConfig(stuck_callback_s=0.01)) as bus:
+    with memory_bus(config=configured(STUCK_CALLBACK_S=0.01)) as bus:
         holder = Holder(bus, holds=lambda payload: payload != b"early")
         with There(bus, "other process") as there, Threads() as threads:
             there.bus.call("holder", b"early", timeout=LIMIT_S)
@@ -176,7 +177,7 @@ def test_a_callback_for_commands_that_came_together_is_named_if_it_is_stuck(
 def test_a_callback_that_keeps_the_thread_of_its_author_from_ending_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bus = Bus("bus1", config=BusConfig(stuck_callback_s=0.01))
+    bus = Bus("bus1", config=configured(STUCK_CALLBACK_S=0.01))
     held, go = Event(), Event()
 
     def serves() -> None:
@@ -204,7 +205,7 @@ def test_a_callback_that_keeps_the_thread_of_its_author_from_ending_is_named(
 def test_a_thread_that_ends_in_time_is_not_mentioned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with memory_bus(config=BusConfig(stuck_callback_s=0.001)) as bus:
+    with memory_bus(config=configured(STUCK_CALLBACK_S=0.001)) as bus:
         bus.register("task", thread=bus.thread(), on_command=lambda _: None)
         bus.command("task")
 

@@ -17,6 +17,7 @@ from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import NEAR, POLICIES, far
+from tests.kit.constants import configured
 from tests.kit.inspection import info, unbalanced
 from tests.kit.serving import serve, settle
 from tests.kit.tasks import Holder, unwanted
@@ -81,7 +82,7 @@ def test_one_message_always_fits_where_nothing_is() -> None:
 
 @clause("BUS-FLOW-1")
 def test_parked_messages_are_bounded_for_each_name_and_in_all() -> None:
-    config = BusConfig(parked_per_name=2, parked_per_process=3)
+    config = configured(PARKED_PER_NAME=2, PARKED_PER_PROCESS=3)
     with memory_bus(config=config) as bus:
         sender = bus.register("sender", thread=bus.here())
         sender.command("x")

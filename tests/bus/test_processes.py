@@ -29,6 +29,7 @@ from tests.bus.support import There, far_apart
 from tests.depth import schedules
 from tests.kit.buses import processes
 from tests.kit.comm_threads import comm_of, held
+from tests.kit.constants import configured, set_constants
 from tests.kit.inspection import info, unbalanced
 from tests.kit.serving import serve
 from tests.kit.tasks import echo
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 # Narrow windows, with much room for unread messages.
-NARROW = BusConfig(window=4, stream_window=16, resolve_timeout_s=60.0)
+NARROW = BusConfig(window=4, resolve_timeout_s=60.0)
 
 
 # Names.
@@ -145,6 +146,7 @@ def test_commands_to_a_task_that_changes_process_arrive_once_and_in_order(
     """Nothing is lost, repeated or overtaken, wherever the task is."""
     random, count = Random(seed), 300
     got: list[Any] = []
+    set_constants(STREAM_WINDOW=16)
     with processes("one two three", NARROW) as buses:
         threads = [each.thread() for each in buses]
 
@@ -242,8 +244,8 @@ def test_the_next_process_is_master_when_the_first_leaves() -> None:
 def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:
     """Two machines, five processes: tasks come, go and answer, by the seed."""
     random = Random(seed)
-    config = BusConfig(
-        window=8, stream_window=64, task_fifo_messages=8, resolve_timeout_s=0.2
+    config = configured(
+        window=8, task_fifo_messages=8, resolve_timeout_s=0.2, STREAM_WINDOW=64
     )
     taken: Counter[int] = Counter()
     outcomes: defaultdict[int, list[Any]] = defaultdict(list)

@@ -10,6 +10,7 @@ from attrs import evolve
 from bus import BusConfig, BusFullError
 from specs.clauses import clause
 from tests.kit.buses import processes
+from tests.kit.constants import configured, set_constants
 from tests.kit.inspection import info
 from tests.kit.serving import serve
 from tests.kit.tasks import Holder, echo
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from bus import Bus, Overflow, Undelivered
 
 # Narrow windows, with much room for unread messages, or with little.
-NARROW = BusConfig(window=4, stream_window=16, resolve_timeout_s=60.0)
+NARROW = BusConfig(window=4, resolve_timeout_s=60.0)
 SMALL = evolve(NARROW, task_fifo_messages=8)
 
 
 @pytest.fixture
 def small() -> Iterator[tuple[Bus, Bus]]:
     """Yield two processes with room for little."""
+    set_constants(STREAM_WINDOW=16)
     with processes("one two", SMALL) as [one, two]:
         yield one, two
 
@@ -58,7 +60,7 @@ def test_a_remote_receiver_that_does_not_read_holds_back_the_sender(
 
 @clause("BUS-RELAY-11", "BUS-FLOW-1")
 def test_the_bytes_in_flight_to_a_receiver_that_does_not_read_are_bounded() -> None:
-    config = evolve(NARROW, window=100, window_bytes=100)
+    config = configured(NARROW, window=100, window_bytes=100, STREAM_WINDOW=16)
     with (
         processes("one two", config) as [one, two],
         Holder.holding(two, name="doer") as holder,

@@ -11,6 +11,7 @@ import pytest
 from bus import BusConfig, SentCounters
 from specs.clauses import clause
 from tests.kit.buses import processes
+from tests.kit.constants import set_constants
 from tests.kit.inspection import sent_counters_of, unbalanced
 from tests.kit.serving import settle
 from tests.kit.tasks import Holder, echo
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from bus import Bus, Incoming, Overflow
 
 # So low that the other process never keeps up with a notifier that does not wait.
-TINY = BusConfig(task_fifo_messages=4, window=2, stream_window=8)
+TINY = BusConfig(task_fifo_messages=4, window=2)
 
 
 @pytest.fixture(params=[BusConfig(), TINY], ids=["usual", "tiny"])
 def two(request: pytest.FixtureRequest) -> Iterator[tuple[Bus, Bus]]:
     """Yield two processes of one bus."""
     config: BusConfig = request.param
+    if config is TINY:
+        set_constants(STREAM_WINDOW=8)
     with processes("one two", config) as [one, other]:
         yield one, other
 

@@ -6,15 +6,14 @@ import math
 
 from bus.config import BusConfig
 from bus.core.peer.delayed_acks import DelayedAcks
-from bus.core.peer.limits import Limits
 from bus.core.peer.relay import AUDIENCE
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import Ack
 from specs.clauses import clause
 from tests.core.sessions import new_alarm
 
-LIMITS = Limits.of(BusConfig(window=8, window_bytes=1000, stream_window=64))
-DELAY_S = LIMITS.ack_delay_s
+CONFIG = BusConfig(window=8, window_bytes=1000)
+DELAY_S = CONFIG.ack_delay_s
 NOW = 100.0
 
 
@@ -28,7 +27,7 @@ def notified(acks: DelayedAcks, number: int, now: float, size: int = 1) -> None:
 @clause("BUS-RELAY-9", "BUS-FLOW-7")
 def test_notifications_are_checked_as_rarely_as_an_exchange_and_acknowledged() -> None:
     """Within 50 delays of the first one, even if no other message follows."""
-    acks = DelayedAcks(LIMITS, new_alarm())
+    acks = DelayedAcks(CONFIG, new_alarm())
     notified(acks, 1, NOW)
     check = acks.next_check(NOW, ready=True)
 
@@ -45,7 +44,7 @@ def test_notifications_are_checked_as_rarely_as_an_exchange_and_acknowledged() -
 
 @clause("BUS-RELAY-9")
 def test_the_check_after_the_last_notification_is_not_rare() -> None:
-    acks = DelayedAcks(LIMITS, new_alarm())
+    acks = DelayedAcks(CONFIG, new_alarm())
     notified(acks, 1, NOW)
     acks.next_check(NOW, ready=True)
 
@@ -54,7 +53,7 @@ def test_the_check_after_the_last_notification_is_not_rare() -> None:
 
 @clause("BUS-RELAY-10")
 def test_no_acknowledgement_is_checked_for_without_a_link() -> None:
-    acks = DelayedAcks(LIMITS, new_alarm())
+    acks = DelayedAcks(CONFIG, new_alarm())
     notified(acks, 1, NOW)
 
     assert acks.next_check(NOW, ready=False) is None
@@ -67,7 +66,7 @@ def test_no_acknowledgement_is_checked_for_without_a_link() -> None:
 def test_the_alarm_is_set_at_most_once_for_each_delay() -> None:
     """By the first message that is not acknowledged, not by each one."""
     alarm = new_alarm()
-    acks = DelayedAcks(LIMITS, alarm)
+    acks = DelayedAcks(CONFIG, alarm)
     acks.on_extracted(1, 1, NOW)
     assert alarm.at <= NOW + DELAY_S
     alarm.at = NOW + DELAY_S  # the next tick has called `next_check`
@@ -82,7 +81,7 @@ def test_the_alarm_is_set_at_most_once_for_each_delay() -> None:
 def test_no_message_of_an_exchange_sets_the_alarm() -> None:
     """It is set for a later check, which suffices."""
     alarm = new_alarm()
-    acks = DelayedAcks(LIMITS, alarm)
+    acks = DelayedAcks(CONFIG, alarm)
     acks.on_acknowledged(1, 0, 1)
     check = acks.next_check(NOW, ready=True)
     assert check is not None
@@ -98,7 +97,7 @@ def test_no_message_of_an_exchange_sets_the_alarm() -> None:
 def test_a_new_link_sets_the_alarm_for_an_extraction_before_it() -> None:
     """Without a link the alarm has passed in vain."""
     alarm = new_alarm()
-    acks = DelayedAcks(LIMITS, alarm)
+    acks = DelayedAcks(CONFIG, alarm)
     acks.on_extracted(1, 1, NOW)
     alarm.at = math.inf
 

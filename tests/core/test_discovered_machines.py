@@ -10,7 +10,7 @@ from bus.core.local.actions import Dial
 from bus.core.remote.name_conflicts import REMEDY
 from bus.core.wire import LinkKind
 from specs.clauses import clause
-from tests.core.test_static_addresses import LIMITS, Master, connect
+from tests.core.test_static_addresses import CONFIG, Master, connect
 
 if TYPE_CHECKING:
     from bus.core.local.actions import Action
@@ -127,7 +127,7 @@ def test_a_silent_machine_whose_link_breaks_is_dialled_for_the_lease() -> None:
             break
         now = one.redial["m2"]
         assert dialled(one.remote.tick(now)) == [(ADDRESS,)]
-    assert 2.0 + LIMITS.lease_s <= now < 2.0 + LIMITS.lease_s + 3.0
+    assert 2.0 + CONFIG.lease_s <= now < 2.0 + CONFIG.lease_s + 3.0
 
 
 @clause("OPEN-20", "OPEN-10")

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from bus.core.remote.handshake import handshake, refusal, welcome
 from bus.core.remote.topology import Topology
 from bus.core.wire import LinkKind, Reason, Role
@@ -22,7 +21,7 @@ def topology(process: str, **about: Any) -> Topology:
     me = identity("m1", machine_id="id1", process=process, role=Role.SLAVE)
     return Topology(
         replace(me, **about),
-        limits=Limits.of(BusConfig()),
+        config=BusConfig(),
         nonces=itertools.repeat(1),
         addresses=(),
         outside=tuple,

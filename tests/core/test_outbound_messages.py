@@ -29,7 +29,7 @@ from bus.message import Incoming, Kind
 from bus.payload import decode, encode
 from bus.rights import Credentials, Rights
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def test_the_first_notification_of_a_run_alone_reports_the_gap() -> None:
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11")
 @pytest.mark.parametrize(
-    ("count", "size"), [(1, LIMITS.window_bytes // 2), (LIMITS.window // 2, 1)]
+    ("count", "size"), [(1, CONFIG.window_bytes // 2), (CONFIG.window // 2, 1)]
 )
 def test_half_a_window_of_notifications_is_acknowledged_at_once(
     count: int, size: int
@@ -231,7 +231,7 @@ def test_half_a_window_of_notifications_is_acknowledged_at_once(
         sent = [each for each in scene.here.remote.flush(now) if isinstance(each, Send)]
         return any(isinstance(each.frame, Ack) for each in sent)
 
-    come(LIMITS.window, 1)  # acknowledges all before
+    come(CONFIG.window, 1)  # acknowledges all before
     assert come(count, size)
     assert not come(1, size - 1)
 

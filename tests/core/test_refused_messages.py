@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
@@ -14,7 +13,7 @@ from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, outbound_run
 
-LIMITS = Limits.of(BusConfig())
+CONFIG = BusConfig()
 ADDRESSEE = Characteristics(
     relay=3, id=RegistrationId("m1", "s2", 1), name="f", incarnation=2
 )
@@ -24,19 +23,19 @@ ADDRESSEE = Characteristics(
 def test_one_of_several_in_a_run_is_taken_out() -> None:
     """The others stay under way, each under its number."""
     session = Session(
-        5, own=1, incarnation=2, nonce=0, limits=LIMITS, ack_alarm=new_alarm()
+        5, own=1, incarnation=2, nonce=0, config=CONFIG, ack_alarm=new_alarm()
     )
     peer = Peer(
         ("m1", "s2"),
         session,
         0.0,
-        limits=LIMITS,
+        config=CONFIG,
         counters=RelayCounters(),
         message_alarm=new_alarm(),
     )
     link_up(session)
     peer.announced.add(1)
-    relay = Relay(peer, ADDRESSEE, 0.0, limits=LIMITS)
+    relay = Relay(peer, ADDRESSEE, 0.0, config=CONFIG)
     relay.append([outbound_run([b"a", b"bb", b"ccc"])])
     relay.pump()
 

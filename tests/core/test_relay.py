@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from bus.config import BusConfig
 from bus.core.local.trace import Trace
-from bus.core.peer.limits import Limits
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
@@ -34,6 +33,7 @@ from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, outbound_run
 from tests.core.test_trace import Notes
+from tests.kit.constants import configured, set_constants
 
 if TYPE_CHECKING:
     from bus.core.peer.outbound_run import OutboundRun
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 WINDOW = 6
 WINDOW_BYTES = 40
 STREAM_WINDOW = 9
-LIMITS = Limits.of(
-    BusConfig(window=WINDOW, window_bytes=WINDOW_BYTES, stream_window=STREAM_WINDOW)
-)
+CONFIG = BusConfig(window=WINDOW, window_bytes=WINDOW_BYTES)
 ADDRESSEE = Characteristics(
     relay=3, id=RegistrationId("m1", "s2", 1), name="f", incarnation=2
 )
@@ -103,20 +101,21 @@ class RelayMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        set_constants(STREAM_WINDOW=STREAM_WINDOW)
         session = Session(
-            5, own=1, incarnation=2, nonce=0, limits=LIMITS, ack_alarm=new_alarm()
+            5, own=1, incarnation=2, nonce=0, config=CONFIG, ack_alarm=new_alarm()
         )
         self.peer = Peer(
             ("m1", "s2"),
             session,
             0.0,
-            limits=LIMITS,
+            config=CONFIG,
             counters=RelayCounters(),
             message_alarm=new_alarm(),
         )
         link_up(self.peer.session)
         self.peer.announced.update(SENDERS)
-        self.relay = Relay(self.peer, ADDRESSEE, 0.0, limits=LIMITS)
+        self.relay = Relay(self.peer, ADDRESSEE, 0.0, config=CONFIG)
         self.now = 0.0
         self.made = 0
         self.turns = 0
@@ -333,8 +332,8 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     """One notification is accepted in any case if none waits."""
     machine = RelayMachine()
     machine.peer.session.detach()
-    limits = replace(LIMITS, relay_queue=5, relay_bytes=100)
-    audience = Relay(machine.peer, None, 0.0, limits=limits)
+    config = attrs.evolve(CONFIG, task_fifo_messages=5, task_fifo_bytes=100)
+    audience = Relay(machine.peer, None, 0.0, config=config)
 
     def waiting(size: int) -> list[int]:
         machine.turns += 1
@@ -384,7 +383,7 @@ def test_of_notifications_sent_together_only_those_too_long_are_dropped() -> Non
 def test_of_notifications_sent_in_parts_only_the_first_reports_the_gap() -> None:
     machine = RelayMachine()
     audience, session = machine.peer.audience, machine.peer.session
-    count = LIMITS.window + 2
+    count = CONFIG.window + 2
     run = replace(notification(1, 1), bodies=[b"n"] * count, size=count, gap=3)
     audience.append([run])
 
@@ -399,21 +398,21 @@ def test_of_notifications_sent_in_parts_only_the_first_reports_the_gap() -> None
 @clause("BUS-FLOW-5", "BUS-DEREG-5")
 def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
     """Otherwise the relay, and its link, would wait for the answers for ever."""
-    limits = Limits.of(BusConfig(window=300, stream_window=300))
+    config = configured(window=300, STREAM_WINDOW=300)
     session = Session(
-        5, own=1, incarnation=2, nonce=0, limits=limits, ack_alarm=new_alarm()
+        5, own=1, incarnation=2, nonce=0, config=config, ack_alarm=new_alarm()
     )
     peer = Peer(
         ("m1", "s2"),
         session,
         0.0,
-        limits=limits,
+        config=config,
         counters=RelayCounters(),
         message_alarm=new_alarm(),
     )
     link_up(session, window=300)
     peer.announced.update(SENDERS)
-    relay = Relay(peer, ADDRESSEE, 0.0, limits=limits)
+    relay = Relay(peer, ADDRESSEE, 0.0, config=config)
     peer.relays[relay.number] = relay
     for number in range(200):
         message = Incoming(

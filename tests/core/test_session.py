@@ -7,25 +7,26 @@ from typing import Any
 import pytest
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from bus.core.peer.session import Session
 from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.wire import Ack, Batch, Bye, Frame, Unrelay
 from bus.errors import WireError
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, opening, outbound_run
+from tests.kit.constants import set_constants
 
-LIMITS = Limits.of(BusConfig(window=4, stream_window=8))
+CONFIG = BusConfig(window=4)
 NOW = 100.0
 
 
 def session(epoch: int = 5, *, own: int = 1, incarnation: int = 2) -> Session:
+    set_constants(STREAM_WINDOW=8)
     return Session(
         epoch,
         own=own,
         incarnation=incarnation,
         nonce=0,
-        limits=LIMITS,
+        config=CONFIG,
         ack_alarm=new_alarm(),
     )
 
@@ -93,7 +94,7 @@ def test_a_new_incarnation_receives_no_acknowledgement_for_the_previous_one() ->
 
     one.reset()
 
-    assert not one.acks.is_due(NOW + LIMITS.ack_delay_s)
+    assert not one.acks.is_due(NOW + CONFIG.ack_delay_s)
     assert (one.acks.received, one.acks.controls_received) == (Acknowledgement(1), 0)
     assert not one.acks.extracted
 
@@ -120,8 +121,8 @@ def test_extracted_messages_are_acknowledged_soon_or_at_half_the_window() -> Non
     link_up(one)
     one.acks.on_extracted(4, 1, NOW)
     assert one.flush(NOW) == []
-    assert one.ack_at == NOW + LIMITS.ack_delay_s
-    (ack,) = one.flush(NOW + LIMITS.ack_delay_s)
+    assert one.ack_at == NOW + CONFIG.ack_delay_s
+    (ack,) = one.flush(NOW + CONFIG.ack_delay_s)
     assert isinstance(ack, Ack)
     assert (ack.epoch, ack.incarnation, ack.extracted) == (7, 1, ((4, 1),))
 
@@ -134,7 +135,7 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
     """Otherwise the sender of long messages would wait for each windowful."""
     one = session()
     link_up(one)
-    half = LIMITS.window_bytes // 2
+    half = CONFIG.window_bytes // 2
     one.acks.on_extracted(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
     one.acks.on_extracted(5, 1, NOW, half - 1)  # counts for another task's window
@@ -180,7 +181,7 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert (batch.acknowledged, batch.extracted) == (3, 2)
     assert one.ack_at is None
     assert one.flush(NOW + 1) == []
-    assert one.acks.next_check(NOW, ready=True) == NOW + 50 * LIMITS.ack_delay_s
+    assert one.acks.next_check(NOW, ready=True) == NOW + 50 * CONFIG.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
 
@@ -200,8 +201,8 @@ def test_a_control_frame_ends_an_exchange() -> None:
     one.acks.count_control()
 
     assert (before, one.acks.in_exchange) == (True, False)
-    assert one.acks._alarm.at <= NOW + LIMITS.ack_delay_s
-    assert one.acks.next_check(NOW, ready=True) == NOW + LIMITS.ack_delay_s
+    assert one.acks._alarm.at <= NOW + CONFIG.ack_delay_s
+    assert one.acks.next_check(NOW, ready=True) == NOW + CONFIG.ack_delay_s
 
 
 @clause("BUS-RELAY-9")
@@ -223,7 +224,7 @@ def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> No
     one.acks.on_extracted(1, 1, NOW)
 
     assert one.acks._alarm.at <= NOW
-    assert one.acks.next_check(NOW, ready=True) == NOW + LIMITS.ack_delay_s
+    assert one.acks.next_check(NOW, ready=True) == NOW + CONFIG.ack_delay_s
     assert not one.acks.in_exchange
 
 
@@ -248,8 +249,8 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
 
     batch_of(one)
 
-    assert one.ack_at == NOW + LIMITS.ack_delay_s
-    ack = one.flush(NOW + LIMITS.ack_delay_s)[0]
+    assert one.ack_at == NOW + CONFIG.ack_delay_s
+    ack = one.flush(NOW + CONFIG.ack_delay_s)[0]
     assert isinstance(ack, Ack)
     assert (1, 1) in ack.extracted
     assert ack.acknowledgement == one.acks.received
@@ -280,7 +281,7 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     assert one.acks.extracted == one.acks._taken == one.acks._acked_extracted == {}
 
     link_up(one, 2, known=5, heard=99)
-    frames = one.flush(NOW + LIMITS.ack_delay_s)
+    frames = one.flush(NOW + CONFIG.ack_delay_s)
 
     assert said(frames) == [100]
     assert all(each.extracted == () for each in frames if isinstance(each, Ack))

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from bus.core.peer.session import Session
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.missing_table import MissingTable
@@ -31,17 +30,19 @@ from bus.core.wire import (
 )
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, outbound_run
+from tests.kit.constants import set_constants
 
 NOW = 100.0
 STREAM_WINDOW = 20_000
-LIMITS = Limits.of(BusConfig(stream_window=STREAM_WINDOW))
+CONFIG = BusConfig()
 FRAME_BYTES: Final = 512 * 2**10
 SOURCE: Any = "d"
 
 
 def opened() -> Session:
+    set_constants(STREAM_WINDOW=STREAM_WINDOW)
     one = Session(
-        5, own=1, incarnation=2, nonce=0, limits=LIMITS, ack_alarm=new_alarm()
+        5, own=1, incarnation=2, nonce=0, config=CONFIG, ack_alarm=new_alarm()
     )
     link_up(one, known=5)
     return one

@@ -11,7 +11,6 @@ from bus.api.features import REMOTE_FEATURES
 from bus.config import BusConfig
 from bus.core.local.actions import Dial, HangUp, Send
 from bus.core.local.process_manager import ProcessManager
-from bus.core.peer.limits import Limits
 from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
 
 FIRST, SECOND = "tls://192.0.2.2:7400", "tls://198.51.100.2:7400"
-LIMITS = Limits.of(BusConfig())
+CONFIG = BusConfig()
 
 
 class Master:
@@ -52,7 +51,7 @@ class Master:
         )
         topology = Topology(
             me,
-            limits=LIMITS,
+            config=CONFIG,
             nonces=itertools.repeat(1),
             addresses=("here",),
             outside=lambda: ("outside",),

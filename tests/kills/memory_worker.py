@@ -17,6 +17,7 @@ from bus import Bus, BusConfig, open_bus
 from tests.kills.bytecode_strike import BytecodeStrike
 from tests.kills.long_messages import LongReceiver, LongSender
 from tests.kills.worker import Worker, serve
+from tests.kit.constants import set_constants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +29,7 @@ __all__ = ["ARENA_BYTES", "OWNER", "MemoryWorker", "ear"]
 OWNER: Final = "o"
 # Few slabs: idle ones are closed for others, and some messages have no room.
 ARENA_BYTES: Final = 12 * 2**20
-_CONFIG: Final = BusConfig(
-    resolve_timeout_s=1.0,
-    link_linger_s=60.0,
-    arena_bytes=ARENA_BYTES,
-    arena_share_per_recipient=0.5,
-)
+_CONFIG: Final = BusConfig(resolve_timeout_s=1.0, arena_bytes=ARENA_BYTES)
 
 
 class _Mallinfo(ctypes.Structure):
@@ -58,6 +54,7 @@ class MemoryWorker(Worker):
 
     def __init__(self, life: str, folder: Path, seed: str) -> None:
         super().__init__(life, folder, seed)
+        set_constants(ARENA_SHARE=0.5)
         # Before any thread of the bus starts.
         self._bytecode_strike: Final = BytecodeStrike(self._book)
         self._sender: LongSender | None = None

@@ -22,6 +22,7 @@ from bus import Bus, BusConfig, NameTakenError, Role, open_bus
 from tests.kills.load import Load
 from tests.kills.notes import Notebook
 from tests.kills.strike import MOVING, SEARCH, Strike
+from tests.kit.constants import set_constants
 from tests.leaks import Snapshot
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "is_client", "serve"]
 
-_CONFIG: Final = BusConfig(resolve_timeout_s=1.0, link_linger_s=60.0)
+_CONFIG: Final = BusConfig(resolve_timeout_s=1.0)
 _LOOK_S: Final = 0.001
 _LIMIT_S: Final = 10.0
 
@@ -43,6 +44,7 @@ class Worker:
     """The orders, as methods; each returns the answer."""
 
     def __init__(self, life: str, folder: Path, seed: str) -> None:
+        set_constants(LINK_LINGER_S=60.0)
         self._life: Final = life
         self._name: Final = life.partition(".")[0]
         self._book: Final = Notebook(folder / life)

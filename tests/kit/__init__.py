@@ -10,6 +10,7 @@ station       an exchange, threads and clerks without the API; to test them alon
 messages      a message, or commands that arrived together; to give one to a component
 clock         a monotonic clock that the test sets; to let time pass without waiting
 identities    the identity of a process; for a peer, or for the process under test
+constants     constants of the bus, and settings with them; to shorten a time or a bound
 discovery     settings, announcements and a free port; to test how machines are found
 site          two machines on one host, with keys and TLS; to test their links
 raw_peer      a plain socket connected to a process; to send bytes that break the rules

@@ -9,6 +9,7 @@ from bus import Bus, BusConfig, Role
 from bus.core.remote.any_machine import AnyMachineNames
 from bus.links.socket_network import SocketNetwork
 from bus.testing import memory_bus
+from tests.kit.constants import set_constants
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ __all__ = [
 ]
 
 # Long enough for the slowest machine; no test waits for these times to pass.
-PATIENT: Final = BusConfig(
-    resolve_timeout_s=LIMIT_S, command_timeout_s=LIMIT_S, link_linger_s=10 * LIMIT_S
-)
+PATIENT: Final = BusConfig(resolve_timeout_s=LIMIT_S, command_timeout_s=LIMIT_S)
 
 # Under the explorer a deadline that passes early counts as a preemption. With these
 # times none passes, unless it is the chosen preemption.
@@ -41,9 +40,7 @@ ENDLESS_S: Final = 1e6
 ENDLESS: Final = BusConfig(
     resolve_timeout_s=ENDLESS_S,
     connect_timeout_s=ENDLESS_S,
-    relink_timeout_s=ENDLESS_S,
     command_timeout_s=ENDLESS_S,
-    link_linger_s=ENDLESS_S,
 )
 
 
@@ -68,6 +65,8 @@ def processes(
         names = " ".join(f"p{number}" for number in range(names))
     journals = journals or {}
     buses: list[Bus] = []
+    if config is ENDLESS:
+        set_constants(RELINK_TIMEOUT_S=ENDLESS_S, LINK_LINGER_S=ENDLESS_S)
     with ExitStack() as stack:
         for name in names.split():
             bus = memory_bus(

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from bus import BusConfig, Role
+from bus import Role
 from tests.kit.buses import socket_bus
+from tests.kit.constants import configured
 from tests.kit.inspection import unbalanced
 from tests.kit.tasks import echo
 from tests.leaks.growth import Growth, name_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from bus import Bus
+    from bus import Bus, BusConfig
     from tests.leaks.growth import Look
 
 __all__ = ["KINDS", "repeated"]
@@ -105,11 +106,11 @@ def _cycles_of_remote_subscriptions(folder: str) -> Iterator[Growth]:
 
 
 def _config(folder: str) -> BusConfig:
-    return BusConfig(
+    return configured(
         run_directory=folder,
-        ended_streams_max=_ENDED,
-        auth_timeout_s=_AUTH_S,
         connect_timeout_s=_CONNECT_S,
+        ENDED_STREAMS_MAX=_ENDED,
+        AUTH_TIMEOUT_S=_AUTH_S,
     )
 
 

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig, Role
+from bus import Role
 from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
 from bus.links.link_memory import LinkMemory
 from tests.kit.buses import socket_bus
+from tests.kit.constants import configured, set_constants
 from tests.kit.discovery import free_udp_port
 from tests.kit.site import THERE, Site
 from tests.kit.tasks import echo
 from tests.links import real  # noqa: F401 # starts its server before any test
 from tests.links.hostile import is_known, served
 from tests.links.memory_ends import Owner, Recipient
-from tests.support import until
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bus import Bus
+    from bus import Bus, BusConfig
     from bus.core.wire import Frame
 
 
@@ -77,9 +78,21 @@ def port() -> int:
 
 
 @pytest.fixture
-def config() -> BusConfig:
+def values() -> dict[str, Any]:
+    """Return the settings and constants of the master; a test may override them."""
+    return {}
+
+
+@pytest.fixture
+def config(values: dict[str, Any]) -> BusConfig:
     """Return the configuration of the master; a test may override it."""
-    return BusConfig()
+    return configured(**values)
+
+
+@pytest.fixture(autouse=True)
+def patient(own_run_directory: Path) -> None:  # it restores them
+    """Let no link be closed that is unused while the machine is slow."""
+    set_constants(LINK_LINGER_S=10 * LIMIT_S)
 
 
 @pytest.fixture

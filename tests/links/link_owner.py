@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.config import BusConfig
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import ParkedPoller
 from bus.links.link_pool import LinkPool
@@ -17,6 +16,7 @@ from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from tests.depth import schedules
+from tests.kit.constants import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,11 +53,11 @@ class LinkOwner:
         self.rounds: int = 0
         self.link_pool: Final = LinkPool(
             self.inbox,
-            BusConfig(
-                link_frames=capacity,
+            configured(
                 connect_timeout_s=timeout_s,
-                backlog_frames=backlog[0],
-                backlog_bytes=backlog[1],
+                LINK_FRAMES=capacity,
+                BACKLOG_FRAMES=backlog[0],
+                BACKLOG_BYTES=backlog[1],
             ),
             MemoryNetwork("bus1"),
             poller=ParkedPoller(),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus import BusConfig
 from bus.core.wire import FOLLOWS_MIN, NO_DEADLINE, RAW, Batch, FrameReader, Run
 from bus.core.wire.memory_frames import MemoryFrame, Release, SlabAnswer
 from bus.links.link_memory import LinkMemory
 from bus.message import Kind
+from tests.kit.constants import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,7 +104,7 @@ class Owner:
         pid = os.getpid() if process_id is None else process_id
         self.process_ids: Final[dict[int, int | None]] = {}
         self.place: Final = Place(lambda link: self.process_ids.get(link, pid))
-        self.memory: Final = LinkMemory(BusConfig(**settings), self.place)
+        self.memory: Final = LinkMemory(configured(**settings), self.place)
         self.recipients: Final[dict[int, Recipient]] = {}
         _opened.append(self.memory)
 
@@ -159,7 +159,7 @@ class Recipient:
     ) -> None:
         pid = os.getpid() if process_id == -1 else process_id
         self.place: Final = Place(lambda _: pid)
-        self.memory: Final = memory or LinkMemory(BusConfig(), self.place)
+        self.memory: Final = memory or LinkMemory(configured(), self.place)
         self._reader: Final = FrameReader()
         self._answers: Final[deque[MemoryFrame]] = deque()
         self.pieces: Final[list[bytes]] = []

@@ -44,7 +44,7 @@ class Far:
     journal: the folder of its journal; None to record nothing.
     machine: its machine; each has a run directory of its own.
     network: its links with other machines.
-    settings: of its `BusConfig`, by name; the others have their defaults.
+    settings: for `configured`; the others have their defaults.
     """
 
     def __init__(

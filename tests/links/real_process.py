@@ -11,8 +11,9 @@ from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
-from bus import BusConfig, open_bus
+from bus import open_bus
 from bus.journal.writer import Journal
+from tests.kit.constants import configured
 from tests.kit.tasks import Reader
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def evaluate(
         if folder is None
         else Journal(folder, machine=options["machine"], segment_bytes=16 << 10)
     )
-    config = BusConfig(**options.pop("settings"))
+    config = configured(**options.pop("settings"))
     with (
         suppress(EOFError),
         open_bus(**options, config=config, journal=journal) as bus,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus import BusConfig
+from bus.core import constants
 from bus.links.link_helpers import PORT
 from bus.testing import memory_bus
 from queuebroker.meeting.queue_broker import QueueBroker
@@ -15,6 +15,7 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
 from tests.kit.comm_threads import comm_of, held
+from tests.kit.constants import configured
 from tests.kit.tasks import Holder, Reader
 from tests.links.processes import brokers, commands, linked, serving
 from tests.support import LIMIT_S, until
@@ -156,7 +157,7 @@ def test_messages_under_way_when_a_bus_is_closed_arrive(
     capacity: int, window: int
 ) -> None:
     """BUS-DEREG-12: as many as the drain time allows; then no thread runs."""
-    config = BusConfig(link_frames=capacity, window=window)
+    config = configured(LINK_FRAMES=capacity, window=window)
     with memory_bus(process="p0", config=config) as bus:
         reader = Reader(bus)
         with memory_bus(process="p1", beside=bus, config=config) as other:
@@ -182,7 +183,7 @@ def test_close_does_not_wait_for_a_peer_that_does_not_read() -> None:
                 run.sleep(0.001)
 
             def fill() -> None:
-                for _ in range(PATIENT.link_frames + 1):
+                for _ in range(constants.LINK_FRAMES + 1):
                     comm._link_pool.send(min(new), b"x")
 
             comm._relay_outbox.ask(fill)

@@ -13,7 +13,7 @@ from specs.clauses import clause
 from tests.kit.clock import Clock
 from tests.links.alone import Alone
 from tests.links.driven import Driven
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.strikes import everywhere
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _no_lease(talk: Driven) -> None:
 
 
 def _no_room(talk: Driven) -> None:
-    _last(talk).audience.under_way = LIMITS.window
+    _last(talk).audience.under_way = CONFIG.window
 
 
 def _gap_before_the_relays(talk: Driven) -> None:
@@ -177,7 +177,7 @@ def test_a_full_link_takes_the_notification_when_there_is_room() -> None:
 def test_an_interrupt_leaves_each_process_its_notification_or_none() -> None:
     """Where its account has it, the link is aborted, and the next one carries it."""
     went = list[tuple[int, ...]]()
-    talk = Driven("s3", "s1", window=10_000, stream_window=10_000)
+    talk = Driven("s3", "s1", window=10_000, STREAM_WINDOW=10_000)
     peers = talk.near.remote.subscribed_peers(talk.source)
 
     def case(interrupted: Blow) -> None:

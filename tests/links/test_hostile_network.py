@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig
 from bus.core.wire.announcement import encode_announcement
 from bus.keys.machine_keys import MACHINE, TRUSTED, MachineKeys
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
+from tests.kit.constants import configured
 from tests.kit.discovery import announcement
 from tests.kit.site import HERE, THERE, Site
 from tests.links.processes import linked
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from bus import Bus
 
 BROADCAST = "127.255.255.255"
-CONFIG = BusConfig(announce_s=0.1, unauthenticated_links=64, auth_timeout_s=60.0)
 
 
 @pytest.fixture
 def near(site: Site, port: int) -> Iterator[Bus]:
     """Yield the master of a machine that can be found."""
     options: dict[str, Any] = {"peers": [], "discovery": "host", "discovery_port": port}
-    with site.here(network=site.network(HERE, **options), config=CONFIG) as bus:
+    config = configured(announce_s=0.1, AUTH_TIMEOUT_S=60.0)
+    with site.here(network=site.network(HERE, **options), config=config) as bus:
         bus.register("echo", on_command=lambda message: message.payload)
         yield bus
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bus.config import BusConfig
 from bus.links import unsent
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
@@ -20,6 +19,7 @@ from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import Driver as SocketDriver
 from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
+from tests.kit.constants import configured
 from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ class Sockets:
 
         self.link_pool = LinkPool(
             self.inbox,
-            BusConfig(
-                link_frames=self.capacity, backlog_frames=100, backlog_bytes=1000
+            configured(
+                LINK_FRAMES=self.capacity, BACKLOG_FRAMES=100, BACKLOG_BYTES=1000
             ),
             MemoryNetwork("bus1"),
             poller=Noted(self.driver),

@@ -41,7 +41,7 @@ __all__ = ["all_closed"]  # a fixture
 
 
 def test_a_report_has_at_most_256_leases() -> None:
-    owner = Owner(arena_bytes=64 * MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=64 * MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.prepared(1)
     held = [owner.send(bytes(SIZE), 1)]

@@ -151,7 +151,7 @@ def test_a_recipient_reports_the_messages_of_which_it_has_a_view(
 
 @clause("MC-39", "MC-30")
 def test_messages_without_room_are_counted() -> None:
-    owner = Owner(arena_bytes=MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, 2, size=MIB)
@@ -356,7 +356,7 @@ def test_the_accounts_balance_after_each_step() -> None:
     for seed in range(schedules(15)):
         print(f"seed {seed}")  # shown if the test fails
         chance = random.Random(seed)
-        owner = Owner(arena_bytes=8 * MIB, arena_share_per_recipient=0.5)
+        owner = Owner(arena_bytes=8 * MIB, ARENA_SHARE=0.5)
         held = list[Any]()
         number = 0
         while len(owner.recipients) < 3 or number < 60:

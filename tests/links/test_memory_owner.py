@@ -40,15 +40,13 @@ def test_a_short_message_is_sent_as_without_shared_memory(owner: Owner) -> None:
 
 
 @clause("MC-38")
-def test_a_message_below_the_threshold_goes_by_the_link() -> None:
-    owner = Owner(arena_threshold_bytes=MIB)
-    owner.link(1, Recipient())
-    owner.prepared(1, size=MIB)
+def test_a_message_below_the_threshold_goes_by_the_link(owner: Owner) -> None:
+    owner.prepared(1)
 
-    [below] = owner.send(bytes(MIB - 1), 1)
-    [at] = owner.send(bytes(MIB), 1)
+    [below] = owner.send(bytes(SIZE - 1), 1)
+    [at] = owner.send(bytes(SIZE), 1)
 
-    assert not in_memory(below)
+    assert type(body_of(below)) is bytes
     assert in_memory(at)
 
 
@@ -134,7 +132,7 @@ def test_a_link_to_another_machine_is_offered_nothing() -> None:
 
 @clause("MC-31", "MC-29")
 def test_a_recipient_beyond_its_share_gets_copies_and_the_others_do_not() -> None:
-    owner = Owner(arena_bytes=8 * MIB, arena_share_per_recipient=0.25)
+    owner = Owner(arena_bytes=8 * MIB, ARENA_SHARE=0.25)
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, 2, size=MIB)
@@ -151,7 +149,7 @@ def test_a_recipient_beyond_its_share_gets_copies_and_the_others_do_not() -> Non
 
 @clause("MC-31")
 def test_no_slab_is_made_for_a_recipient_that_holds_its_share() -> None:
-    owner = Owner(arena_bytes=16 * MIB, arena_share_per_recipient=0.25)
+    owner = Owner(arena_bytes=16 * MIB, ARENA_SHARE=0.25)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
     slow = [owner.send(bytes(MIB), 1)[0] for _ in range(4)]
@@ -168,7 +166,7 @@ def test_no_slab_is_made_for_a_recipient_that_holds_its_share() -> None:
 def test_one_body_is_in_memory_for_those_that_are_within_their_share(
     links: tuple[int, int],
 ) -> None:
-    owner = Owner(arena_bytes=8 * MIB, arena_share_per_recipient=0.25)
+    owner = Owner(arena_bytes=8 * MIB, ARENA_SHARE=0.25)
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, 2, size=MIB)
@@ -187,7 +185,7 @@ def test_one_body_is_in_memory_for_those_that_are_within_their_share(
 
 @clause("MC-29", "MC-30")
 def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
-    owner = Owner(arena_bytes=2 * MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=2 * MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
     first = owner.send(b"1" * MIB, 1)
@@ -210,7 +208,7 @@ def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
 @clause("MC-8", "MC-37")
 def test_one_body_for_many_tasks_of_one_process_is_one_message_in_memory() -> None:
     """Each task has a lease of its own."""
-    owner = Owner(arena_bytes=1024 * MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=1024 * MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
     body = os.urandom(MIB)
@@ -229,7 +227,7 @@ def test_one_body_for_many_tasks_of_one_process_is_one_message_in_memory() -> No
 @pytest.mark.deep
 @clause("MC-32")
 def test_all_leases_that_a_lost_recipient_has_of_one_body_are_abandoned() -> None:
-    owner = Owner(arena_bytes=1024 * MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=1024 * MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
     held = owner.send(b"v" * MIB, *[1] * 300)

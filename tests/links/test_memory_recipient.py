@@ -107,7 +107,7 @@ def test_only_a_long_payload_of_bytes_becomes_a_view(owner: Owner) -> None:
 
 @clause("MC-36")
 def test_a_closed_slab_is_unmapped_where_it_was_offered() -> None:
-    owner = Owner(arena_bytes=4 * MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=4 * MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, size=MIB)

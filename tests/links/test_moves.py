@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from bus import BusConfig, MovedError, Role, Visibility
+from bus.core import constants
 from bus.core.remote.new_addresses import NewAddresses
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
@@ -206,7 +207,7 @@ def test_a_name_registered_again_is_found_though_its_former_task_leaves_late(
 @clause("BUS-MOVE-9", "BUS-FLOW-1")
 def test_all_unread_commands_follow_however_many(site: Site) -> None:
     """Those that a task has accepted are not refused for lack of room."""
-    count = 3 * FOLLOWING.parked_per_name
+    count = 3 * constants.PARKED_PER_NAME
     with site.here(config=FOLLOWING) as near, site.there("far") as far:
         sender = near.register("sender", on_undelivered=unwanted)
         log = Holder(near, "log")

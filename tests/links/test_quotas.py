@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from bus import BusConfig
 from bus.core import wire
 from bus.core.local.actions import Evict
 from bus.core.wire import Reason
@@ -44,7 +43,7 @@ _LONG: Final = wire.Error(reason=Reason.WIRE, text="x" * 250)
 
 
 @clause("BUS-SEC-9")
-@pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=4)], ids=[""])
+@pytest.mark.parametrize("values", [{"UNAUTHENTICATED_LINKS": 4}], ids=[""])
 def test_the_number_of_peers_that_have_not_greeted_is_limited(
     near: Bus, other: Bus, place: Path
 ) -> None:
@@ -65,7 +64,7 @@ def test_the_number_of_peers_that_have_not_greeted_is_limited(
 
 
 @clause("BUS-SEC-9", "BUS-SEC-10")
-@pytest.mark.parametrize("config", [BusConfig(unauthenticated_bytes=260)], ids=[""])
+@pytest.mark.parametrize("values", [{"UNAUTHENTICATED_BYTES": 260}], ids=[""])
 def test_no_long_frame_is_taken_in_before_a_greeting(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,13 +147,13 @@ _KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("what", _KEPT)
 @pytest.mark.parametrize(
-    "config",
+    "values",
     [
-        BusConfig(
-            public_tasks_per_process=_FEW,
-            relays_per_process=_FEW,
-            subscriptions_per_process=_FEW,
-        )
+        {
+            "PUBLIC_TASKS_PER_PROCESS": _FEW,
+            "RELAYS_PER_PROCESS": _FEW,
+            "SUBSCRIPTIONS_PER_PROCESS": _FEW,
+        }
     ],
     ids=[""],
 )
@@ -192,7 +191,7 @@ def test_a_peer_cannot_subscribe_for_another_process(
 
 
 @clause("BUS-CHAN-8")
-@pytest.mark.parametrize("config", [BusConfig(backlog_frames=1000)], ids=[""])
+@pytest.mark.parametrize("values", [{"BACKLOG_FRAMES": 1000}], ids=[""])
 def test_a_peer_that_reads_no_answers_loses_its_link(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,7 +209,7 @@ def test_a_peer_that_reads_no_answers_loses_its_link(
 
 
 @clause("BUS-CHAN-8")
-@pytest.mark.parametrize("config", [BusConfig(backlog_frames=100)], ids=[""])
+@pytest.mark.parametrize("values", [{"BACKLOG_FRAMES": 100}], ids=[""])
 def test_a_peer_that_acknowledges_nothing_loses_its_link(
     near: Bus, other: Bus, place: Path
 ) -> None:
@@ -226,14 +225,14 @@ def test_a_peer_that_acknowledges_nothing_loses_its_link(
 
 
 _ANSWERS: Final = {
-    "many": (BusConfig(backlog_frames=100), 1),
-    "long": (BusConfig(backlog_bytes=2**20), 2**14),
+    "many": ({"BACKLOG_FRAMES": 100}, 1),
+    "long": ({"BACKLOG_BYTES": 2**20}, 2**14),
 }
 
 
 @pytest.mark.deep
 @clause("BUS-CHAN-8", "BUS-FLOW-1")
-@pytest.mark.parametrize(("config", "size"), _ANSWERS.values(), ids=list(_ANSWERS))
+@pytest.mark.parametrize(("values", "size"), _ANSWERS.values(), ids=list(_ANSWERS))
 def test_a_peer_that_asks_on_and_takes_no_answers_loses_its_link(
     near: Bus, other: Bus, place: Path, size: int
 ) -> None:

@@ -233,7 +233,7 @@ def test_a_released_message_frees_its_memory_after_the_last_array(
 @clause("MC-38", "MC-29", "BUS-MSG-16")
 def test_a_bus_that_uses_no_memory_gets_every_message_by_its_link() -> None:
     """The process knows the frames about memory, since its other bus uses them."""
-    config = BusConfig(arena_bytes=4 * MIB, arena_share_per_recipient=1.0)
+    config = configured(arena_bytes=4 * MIB, ARENA_SHARE=1.0)
     without = BusConfig(shared_memory=False)
     with (
         socket_bus("near", config=config) as near,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus import BusConfig, Role
+from bus import Role
 from bus.core import wire
 from bus.links.link_helpers import PORT
 from queuebroker.sockets import frames
@@ -70,7 +70,7 @@ def test_a_peer_that_dials_an_unknown_port_is_rejected_at_once(
 
 
 @clause("QB-SOCK-9")
-@pytest.mark.parametrize("config", [BusConfig(auth_timeout_s=0.1)], ids=[""])
+@pytest.mark.parametrize("values", [{"AUTH_TIMEOUT_S": 0.1}], ids=[""])
 @pytest.mark.parametrize("said", [b"", HELLO[:1], HELLO[:-1]], ids=[0, 1, "most"])
 def test_a_peer_that_does_not_identify_itself_is_disconnected(
     near: Bus, other: Bus, place: Path, said: bytes
@@ -83,8 +83,8 @@ def test_a_peer_that_does_not_identify_itself_is_disconnected(
 
 @clause("QB-SOCK-9", "BUS-SEC-9")
 @pytest.mark.parametrize(
-    "config",
-    [BusConfig(unauthenticated_links=3, auth_timeout_s=2 * LIMIT_S)],
+    "values",
+    [{"UNAUTHENTICATED_LINKS": 3, "AUTH_TIMEOUT_S": 2 * LIMIT_S}],
     ids=[""],
 )
 def test_the_number_of_silent_peers_is_limited(
@@ -101,7 +101,7 @@ def test_the_number_of_silent_peers_is_limited(
 
 @clause("QB-SOCK-9", "BUS-INIT-3")
 @pytest.mark.parametrize(
-    "config", [BusConfig(unauthenticated_links=8, auth_timeout_s=0.3)], ids=[""]
+    "values", [{"UNAUTHENTICATED_LINKS": 8, "AUTH_TIMEOUT_S": 0.3}], ids=[""]
 )
 def test_a_slave_joins_though_hundreds_say_nothing(
     near: Bus, other: Bus, place: Path

@@ -22,7 +22,6 @@ __all__ = ["MachineWorker"]
 # A lost link must be detected well within `campaign.LINKS_S`.
 _CONFIG: Final = BusConfig(
     resolve_timeout_s=1.0,
-    link_linger_s=60.0,
     keep_alive_s=0.5,
     lease_s=2.0,
     connect_timeout_s=1.0,

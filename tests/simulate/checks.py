@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bus.core import constants
 from bus.core.peer.relay import RelayState
 from bus.registration import Visibility
 from tests.simulate.counters import BrokenPromiseError
@@ -37,10 +38,10 @@ class Checks:
     def step(self, process: SimProcess) -> None:
         """Check the tables and counters of a process for consistency."""
         remote = process.remote
-        limits = remote.topology.limits
+        config = remote.topology.config
         for peer in remote.topology.peers.values():
             stream = peer.session.outgoing
-            if stream.next - stream.floor > limits.stream_window:
+            if stream.next - stream.floor > constants.STREAM_WINDOW:
                 raise BrokenPromiseError("more is outstanding than the stream's window")
             for relay in peer.all_relays():
                 counters = relay.counters
@@ -49,7 +50,7 @@ class Checks:
                 if relay.busy and relay not in peer.active:
                     raise BrokenPromiseError("a relay that holds a message is idle")
             for relay in peer.relays.values():
-                if len(relay.unacked) > limits.window:
+                if len(relay.unacked) > config.window:
                     raise BrokenPromiseError("more is unacked than the window")
                 under_way = {(each.source, each.id) for _, each in relay.unacked}
                 if not relay._unanswered <= under_way:

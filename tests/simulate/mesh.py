@@ -24,7 +24,6 @@ import attrs
 from bus.config import BusConfig
 from bus.core.discovery import machine_table
 from bus.core.discovery.announcement_reader import Rejection
-from bus.core.peer.limits import Limits
 from tests.simulate.footprint import footprint
 from tests.simulate.world import World
 
@@ -109,7 +108,7 @@ def measure(machines: int, tasks: int = 100, *, one: bool = False) -> Cost:
     one: True to let only one machine have links with the others.
     """
     began = time.process_time()
-    world = Mesh(1, announced=0.0, limits=Limits.of(BusConfig()))
+    world = Mesh(1, announced=0.0, config=BusConfig())
     began_at = world.now
     announcements, network = world.announcements, world.network
     assert announcements is not None

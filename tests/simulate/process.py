@@ -11,14 +11,11 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from bus.api.features import REMOTE_FEATURES
 from bus.config import BusConfig
 from bus.core.local.local_subscriptions import LocalSubscriptions, subscriptions_of
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
-from bus.core.peer.limits import Limits
 from bus.core.remote.any_machine import AnyMachineNames
 from bus.core.remote.machine_dialler import MachineDialler
 from bus.core.remote.new_addresses import NewAddresses
@@ -46,11 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["SimProcess", "SimTask"]
 
 # No keep-alive PINGs: they would be most of the traffic.
-LIMITS = replace(
-    Limits.of(BusConfig(window=4, stream_window=16, task_fifo_messages=64)),
-    keep_alive_s=math.inf,
-    lease_s=math.inf,
+CONFIG = BusConfig(
+    window=4, task_fifo_messages=64, keep_alive_s=math.inf, lease_s=math.inf
 )
+STREAM_WINDOW = 16
 PARKED = 64
 
 
@@ -94,7 +90,7 @@ class SimProcess:
         address = (f"{machine}/{name}",)
         topology = Topology(
             me,
-            limits=world.limits,
+            config=world.config,
             nonces=iter(lambda: world.random.getrandbits(64), None),
             addresses=address,
             outside=lambda: address,

@@ -7,14 +7,15 @@ from random import Random
 from typing import Any, Final
 
 import attrs
-from msgspec.structs import replace
 
+from bus.core import constants
 from bus.errors import BusFullError
 from bus.registration import Visibility
+from tests.kit.constants import set_constants
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.fast_paths import FastPathRate
 from tests.simulate.plan import PROFILES, Plan
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG, STREAM_WINDOW
 from tests.simulate.world import World
 
 __all__ = ["Failure", "run"]
@@ -29,11 +30,12 @@ _ANNOUNCED: Final = (None, 0.0, 0.3)
 _INTERRUPTED: Final = 0.05
 # Limits so low that runs reach them.
 TIGHT: Final[dict[str, Any]] = {
-    "searches_per_process": 2,
-    "searches_in_all": 3,
-    "ended_stream_s": 0.5,
-    "ended_streams_max": 1,
+    "SEARCHES_PER_PROCESS": 2,
+    "SEARCHES_IN_ALL": 3,
+    "ENDED_STREAM_S": 0.5,
+    "ENDED_STREAMS_MAX": 1,
 }
+_USUAL: Final[dict[str, Any]] = {each: getattr(constants, each) for each in TIGHT}
 REST_S: Final = 40.0  # more than all deadlines, one after another
 
 
@@ -79,16 +81,16 @@ def run(
         watched = Random(f"watched {seed}").random() < _WATCHED
     draw = Random(seed)
     profile = draw.choice(sorted(PROFILES))
-    limits = replace(LIMITS, eager_relays=draw.random() < _EAGER)
-    if draw.random() < _TIGHT:
-        limits = replace(limits, **TIGHT)
+    config = attrs.evolve(CONFIG, eager_relays=draw.random() < _EAGER)
+    tight = draw.random() < _TIGHT
+    set_constants(STREAM_WINDOW=STREAM_WINDOW, **(TIGHT if tight else _USUAL))
     ordered = profile == "calm"
     interrupted = 0.0 if profile == "calm" else _INTERRUPTED
     world = World(
         seed,
         told=told,
         ordered=ordered,
-        limits=limits,
+        config=config,
         recorded=recorded,
         fast_paths=FastPathRate(fast_paths, interrupted),
         watched=watched,
@@ -151,7 +153,7 @@ def _probe(world: World) -> None:
     for task in tasks:
         heard[task.process.notify(task)] = task
     world.run(4.0)
-    tight = world.limits.searches_in_all == TIGHT["searches_in_all"]
+    tight = TIGHT["SEARCHES_IN_ALL"] == constants.SEARCHES_IN_ALL
     for letter, task in letters:
         if tight and isinstance(letter.told, BusFullError):
             continue  # the search was refused: too many at once

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from tests.simulate.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def simulate(hours: int, seed: int = 1, config: BusConfig = FAST) -> Silence:
 
 
 def _linked(seed: int, config: BusConfig) -> tuple[SimProcess, SimProcess]:
-    world = Mesh(seed, limits=Limits.of(config))
+    world = Mesh(seed, config=config)
     near, far = (world.start(name, "s1", master=True) for name in ("near", "far"))
     world.run(_SETTLED_S)
     assert _links(near), "the machines have no link"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from bus.core.wire import Batch
+from tests.kit.constants import configured
 from tests.simulate.fast_paths import FastPathRate
 from tests.simulate.guests import NO_GUESTS, Guests
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
@@ -41,12 +40,11 @@ class Stage:
         fast_paths: float = 0.0,
         interrupted: float = 0.0,
         guests: Guests = NO_GUESTS,
-        **limits: Any,
+        **values: Any,
     ) -> None:
-        own = replace(LIMITS, **limits)
         self.world = World(
             seed,
-            limits=own,
+            config=configured(CONFIG, **values),
             recorded=recorded,
             fast_paths=FastPathRate(fast_paths, interrupted),
             guests=guests,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
-from msgspec.structs import replace
 
+from bus.core import constants
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.delayed_acks import _EXCHANGE
 from bus.core.peer.relay import Dismissal
@@ -17,7 +18,7 @@ from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.relays import _is_provisional
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.run import run
 from tests.simulate.stage import Stage
 
@@ -53,10 +54,10 @@ def deadlines(
     yield resolver.ledger._alarm, resolver.ledger.next_deadline()
     late = map(remote.links.late_at, remote.links.by_number.values())
     yield remote.links._alarm, min((at for at in late if at is not None), default=None)
-    waits = remote.topology.limits
+    waits = remote.topology.config
     for peer in remote.topology.peers.values():
         if peer.session.link is None:
-            wait = waits.relink_timeout_s if peer.bound else waits.connect_timeout_s
+            wait = constants.RELINK_TIMEOUT_S if peer.bound else waits.connect_timeout_s
             yield remote._process_loss._loss_alarm, peer.since + wait
         for relay in peer.active_relays():
             yield remote.topology.message_alarm, relay.next_deadline()
@@ -69,7 +70,7 @@ def deadlines(
         expires_at = remote.relays._expires_at(relay)
         yield (
             remote.relays._alarm,
-            max(expires_at, now + waits.linger_s * (expires_at <= now)),
+            max(expires_at, now + constants.LINK_LINGER_S * (expires_at <= now)),
         )
     yield remote.links.dialler._alarm, remote.links.dialler.redial_at
     masters = remote.links.masters
@@ -97,7 +98,7 @@ def idle(remote: RemoteManager, now: float) -> Iterator[tuple[Alarm, float]]:
     One that its part does not know should have been closed long ago.
     """
     linger_s, links, relays = (
-        remote.topology.limits.linger_s,
+        constants.LINK_LINGER_S,
         remote.idle_links,
         remote.idle_relays,
     )
@@ -147,8 +148,8 @@ def test_no_part_has_a_deadline_before_its_alarm(
     machines: int, seed: int, monkeypatch: pytest.MonkeyPatch, checked: set[str]
 ) -> None:
     """So no deadline is missed, although no round asks the parts for theirs."""
-    limits = replace(LIMITS, keep_alive_s=0.5, lease_s=2.0)
-    monkeypatch.setattr("tests.simulate.run.LIMITS", limits)
+    config = attrs.evolve(CONFIG, keep_alive_s=0.5, lease_s=2.0)
+    monkeypatch.setattr("tests.simulate.run.CONFIG", config)
 
     assert run(seed, machines=machines) is None
     assert "KeepAlive._on_due" in checked

@@ -11,7 +11,7 @@ from bus.core.local.actions import Send, Settled
 from bus.core.wire import Pong
 from bus.core.wire.task_frames import Subscribe
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 from tests.simulate.test_gaps import heard, notify
 
@@ -118,7 +118,7 @@ def test_a_subscriber_waits_for_the_next_master(heir: str, after: float) -> None
     stage.soon(0.5)
     assert not told or after < 0.2
     stage.world.promote(stage.process(heir))
-    wait(stage, told, LIMITS.connect_timeout_s + 2.0)
+    wait(stage, told, CONFIG.connect_timeout_s + 2.0)
     notify(news, 3)
     stage.soon()
     assert heard(stage, hearer, news) == [1, 2, 3]
@@ -230,7 +230,7 @@ def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -
     assert [each.adopted for each in remote_subscriptions.ledger.all()] == [True]
     for hearer in (first, second):
         hearer.process.unsubscribe(hearer)
-    until = stage.world.now + LIMITS.connect_timeout_s + 1.0
+    until = stage.world.now + CONFIG.connect_timeout_s + 1.0
     while len(
         remote_subscriptions.ledger
     ):  # no longer: the other process would be lost

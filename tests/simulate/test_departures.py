@@ -15,7 +15,7 @@ from bus.errors import (
     PeerLostError,
 )
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage, told
 
 
@@ -76,7 +76,7 @@ def test_unread_commands_follow_the_name_to_its_next_holder(to: str, seed: int) 
     letters = stage.send(d, "f", 2)
     stage.soon()
     stage.hold(f)
-    letters += stage.send(d, "f", 3 * LIMITS.window)
+    letters += stage.send(d, "f", 3 * CONFIG.window)
     stage.soon()
 
     f.process.deregister(f)
@@ -97,11 +97,11 @@ def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> 
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
-    letters = stage.send(d, "f", LIMITS.window)
+    letters = stage.send(d, "f", CONFIG.window)
     stage.soon()
     held = stage.process(late)
 
-    letters += stage.send(d, "f", LIMITS.window)
+    letters += stage.send(d, "f", CONFIG.window)
     stage.soon(0.006)
     held.frozen = True
     f.process.deregister(f)
@@ -125,8 +125,8 @@ def test_two_tasks_that_leave_while_they_exchange_commands_lose_none() -> None:
     stage.soon()
     stage.hold(d)
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * LIMITS.window) + stage.send(
-        f, "d", 2 * LIMITS.window
+    letters = stage.send(d, "f", 2 * CONFIG.window) + stage.send(
+        f, "d", 2 * CONFIG.window
     )
     stage.soon()
 
@@ -199,12 +199,12 @@ def test_commands_sent_to_a_lost_process_are_in_doubt() -> None:
     f.process.event(list)
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", LIMITS.window + 2)
+    letters = stage.send(d, "f", CONFIG.window + 2)
     stage.soon()
 
     f.process.die()
     stage.soon(1.0)
-    assert told(letters[: LIMITS.window]) == [InDoubtError] * LIMITS.window
+    assert told(letters[: CONFIG.window]) == [InDoubtError] * CONFIG.window
     assert stage.relays("s2") == {}
     assert stage.process("s1").remote.name_registry.users.owners() == {
         "d": ("m1", "s2")
@@ -212,14 +212,14 @@ def test_commands_sent_to_a_lost_process_are_in_doubt() -> None:
     again = stage.task("f", "s1")
     stage.soon()
 
-    assert [each.taken_by for each in letters[LIMITS.window :]] == [again.id] * 2
-    assert all(each.taken_by is None for each in letters[: LIMITS.window])
+    assert [each.taken_by for each in letters[CONFIG.window :]] == [again.id] * 2
+    assert all(each.taken_by is None for each in letters[: CONFIG.window])
 
 
 @clause("AMO-21")
 def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
     """Its streams are remembered only while its messages may be under way."""
-    stage = Stage(ended_stream_s=5.0)
+    stage = Stage(ENDED_STREAM_S=5.0)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
     stage.send(f, "d")
@@ -267,7 +267,7 @@ def test_messages_for_a_task_that_comes_home_take_no_link() -> None:
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.hold(f)
     stage.soon()
-    letters = stage.send(d, "f", 3 * LIMITS.window)
+    letters = stage.send(d, "f", 3 * CONFIG.window)
     stage.soon()
 
     f.process.deregister(f)
@@ -313,7 +313,7 @@ def test_a_name_that_is_claimed_again_and_again_loses_no_message() -> None:
     stage.send(d, "f")
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", LIMITS.window)
+    letters = stage.send(d, "f", CONFIG.window)
     stage.soon()
 
     for _ in range(3):
@@ -340,7 +340,7 @@ def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> 
     d = stage.task("d", "s2")
     stage.task("f", "s3")
     stage.soon()
-    letters = stage.send(d, "f", 2 * LIMITS.window)
+    letters = stage.send(d, "f", 2 * CONFIG.window)
 
     stage.soon(after)
     stage.process("s3").die()

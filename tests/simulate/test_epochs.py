@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bus.core import constants
 from bus.core.wire import OpenStream
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
-LOST_S = LIMITS.relink_timeout_s + 1.0
+LOST_S = constants.RELINK_TIMEOUT_S + 1.0
 
 
 @clause("AMO-16", "AMO-17")

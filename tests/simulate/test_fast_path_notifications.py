@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bus.core import constants
 from bus.core.local.actions import Action, Post
 from bus.core.peer.relay import RelayState
 from bus.core.remote.fast_path import FastPath
@@ -27,13 +28,13 @@ from bus.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.dialogue import accounts_of, decoded, fast_path_to
 from tests.simulate.notices import Delivery, Notices
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The longest time without an acknowledgement (`DelayedAcks.next_check`).
-_ACKNOWLEDGED_S = 50 * LIMITS.ack_delay_s
+_ACKNOWLEDGED_S = 50 * CONFIG.ack_delay_s
 
 
 # From end to end.
@@ -142,7 +143,7 @@ def _queued_command(talk: Notices) -> None:
     talk.command(talk.notifier, "reader/0")  # later ones wait for no search
     talk.stage.soon()
     talk.stage.hold(talk.subscribers[0])
-    talk.command(talk.notifier, "reader/0", LIMITS.window + 1)
+    talk.command(talk.notifier, "reader/0", CONFIG.window + 1)
     talk.stage.soon()
 
 
@@ -166,16 +167,16 @@ def _on_hold(talk: Notices) -> None:
 
 
 def _full_window(talk: Notices) -> None:
-    talk.to.audience.under_way = LIMITS.window
+    talk.to.audience.under_way = CONFIG.window
 
 
 def _full_bytes(talk: Notices) -> None:
-    talk.to.audience.unacked_bytes = LIMITS.window_bytes
+    talk.to.audience.unacked_bytes = CONFIG.window_bytes
 
 
 def _full_stream(talk: Notices) -> None:
     outgoing = talk.to.session.outgoing
-    outgoing.next = outgoing.floor + LIMITS.stream_window
+    outgoing.next = outgoing.floor + constants.STREAM_WINDOW
 
 
 def _gap(talk: Notices) -> None:
@@ -239,7 +240,7 @@ def test_the_queued_commands_of_another_task_delay_no_notification() -> None:
     talk = Notices()
     other = talk.stage.task("other", "s2")
     talk.stage.hold(talk.subscribers[0])
-    talk.command(other, "reader/0", LIMITS.window + 1)
+    talk.command(other, "reader/0", CONFIG.window + 1)
     talk.stage.soon()
     assert talk.to.waiting
 
@@ -293,7 +294,7 @@ def test_no_more_notifications_take_the_fast_path_than_the_window_holds() -> Non
         talk.send()
         went += 1
 
-    assert went == LIMITS.window
+    assert went == CONFIG.window
 
 
 # Receiving.

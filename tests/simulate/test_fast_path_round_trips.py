@@ -195,7 +195,7 @@ def test_an_answer_that_frees_numbers_for_waiting_messages_is_left_to_a_round() 
 @clause("BUS-RELAY-9")
 def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     talk = RoundTrips()
-    limits = talk.stage.world.limits
+    config = talk.stage.world.config
     now = talk.stage.world.now
     _, frame = talk.ask_now()
     assert talk.comes_back(talk.answer_now(talk.take(frame)))
@@ -203,7 +203,7 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
 
     later = talk.asking.acks.next_check(now, ready=True)
     assert later is not None
-    assert now + limits.ack_delay_s < later <= now + 0.6
+    assert now + config.ack_delay_s < later <= now + 0.6
     assert talk.asking.acks.in_exchange
     assert talk.asking.acks.next_check(now, ready=True) is None  # no exchange since
     assert not talk.asking.acks.in_exchange

@@ -90,12 +90,12 @@ def _no_link(talk: Dialogue) -> None:
 
 def _full_window(talk: Dialogue) -> None:
     relay = talk.question()._to.mailbox
-    relay.under_way = relay.limits.window
+    relay.under_way = relay.config.window
 
 
 def _full_bytes(talk: Dialogue) -> None:
     relay = talk.question()._to.mailbox
-    relay.unacked_bytes = relay.limits.window_bytes
+    relay.unacked_bytes = relay.config.window_bytes
 
 
 def _asker_leaves(talk: Dialogue) -> None:
@@ -212,7 +212,7 @@ def test_no_more_go_by_a_fast_path_than_the_window_holds(window: int) -> None:
 
 @clause("BUS-RELAY-11", "AMO-13")
 def test_no_more_go_by_a_fast_path_than_the_stream_takes() -> None:
-    talk = Dialogue(window=10_000, stream_window=7)
+    talk = Dialogue(window=10_000, STREAM_WINDOW=7)
     talk.answer_kept()
     talk.stage.soon()
     went = 0

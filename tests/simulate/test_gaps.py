@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.core import constants
 from bus.core.wire import Gap
 from bus.payload import size_of
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
     from tests.simulate.task import SimTask
 
-QUEUE = LIMITS.relay_queue
+QUEUE = CONFIG.task_fifo_messages
 LENGTH = 3  # of a notification, in bytes
 
 
@@ -77,7 +78,7 @@ def test_the_next_notification_reports_drops_since_the_loss_of_the_link(
     notifies(notifier, QUEUE + 30)
     stage.soon(3.0)
 
-    count, sent = QUEUE + 31, LIMITS.window  # sent on the link before its loss is known
+    count, sent = QUEUE + 31, CONFIG.window  # sent on the link before its loss is known
     missing = 30 - sent
     for each in hearers:
         assert heard(stage, each, notifier) == [
@@ -95,7 +96,7 @@ def test_notifications_queued_for_a_process_are_bounded_in_bytes_too(
 ) -> None:
     """Drops for size are reported and counted as drops for number are."""
     bound = 60
-    stage = Stage(relay_bytes=bound)
+    stage = Stage(task_fifo_bytes=bound)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
     stage.soon()
@@ -107,7 +108,7 @@ def test_notifications_queued_for_a_process_are_bounded_in_bytes_too(
     assert sum(each.size for each in waiting.queue) == bound
     stage.soon(3.0)
 
-    sent, fit = LIMITS.window, bound // LENGTH
+    sent, fit = CONFIG.window, bound // LENGTH
     missing = QUEUE - sent - fit
     assert heard(stage, hearer, notifier) == [
         *range(1, sent + 1),
@@ -124,19 +125,19 @@ def test_a_notification_that_is_above_the_bound_waits_where_nothing_does(
     notifies: Callable[[SimTask, int], None],
 ) -> None:
     """It arrives, unless another notification is sent before the link has room."""
-    stage = Stage(relay_bytes=LENGTH - 1)
+    stage = Stage(task_fifo_bytes=LENGTH - 1)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
     stage.soon()
     grow(stage)
-    for _ in range(2 * LIMITS.window):
+    for _ in range(2 * CONFIG.window):
         notifies(notifier, 1)
         stage.soon()
-    assert hearer.gaps == [0] * 2 * LIMITS.window
+    assert hearer.gaps == [0] * 2 * CONFIG.window
 
-    notifies(notifier, LIMITS.window + 3)
+    notifies(notifier, CONFIG.window + 3)
     stage.soon()
-    assert hearer.gaps[2 * LIMITS.window :] == [0] * LIMITS.window + [2]
+    assert hearer.gaps[2 * CONFIG.window :] == [0] * CONFIG.window + [2]
 
 
 @clause("BUS-FLOW-3")
@@ -187,7 +188,7 @@ def test_a_gap_is_reported_once_however_often_the_link_is_lost(
     stage.soon(5.0)
     assert cuts
 
-    sent = LIMITS.window
+    sent = CONFIG.window
     assert heard(stage, hearer, notifier) == [
         *range(1, sent + 1),
         *range(8, QUEUE + 8),
@@ -207,7 +208,7 @@ def test_no_gap_counts_what_was_sent_between_two_subscriptions(
     first.process.subscribe(first, "news")
     stage.soon()
     stage.hold(busy)
-    stage.send(notifier, "busy", LIMITS.window + 1)
+    stage.send(notifier, "busy", CONFIG.window + 1)
     stage.soon()
     notifies(notifier, 1)  # behind the last command, which waits for room
     stage.soon()
@@ -267,7 +268,7 @@ def test_the_counters_of_notifications_go_on_when_all_begins_anew(
     before = peers["m1", "s2"]
     notifier.process.frozen = True
     stage.cut("s2", "s3")
-    stage.soon(3 * LIMITS.relink_timeout_s)
+    stage.soon(3 * constants.RELINK_TIMEOUT_S)
     notifier.process.thaw()
     stage.soon()
     notifies(notifier, 2)

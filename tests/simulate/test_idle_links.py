@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bus.core import constants
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 
@@ -17,9 +18,9 @@ def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
     assert stage.links("s2", "s3") == 1
 
     f.process.deregister(f)
-    stage.soon(LIMITS.linger_s / 2)
+    stage.soon(constants.LINK_LINGER_S / 2)
     assert stage.links("s2", "s3") == 1
-    stage.soon(LIMITS.linger_s)
+    stage.soon(constants.LINK_LINGER_S)
 
     assert stage.links("s2", "s3") == 0
     assert stage.links("s1", "s2") == stage.links("s1", "s3") == 1
@@ -40,10 +41,10 @@ def test_a_link_is_closed_when_its_users_at_one_end_have_left() -> None:
         stage.soon()
 
     d.process.deregister(d)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert stage.links("s2", "s3") == 1
     e.process.deregister(e)
-    stage.soon(2 * LIMITS.linger_s)
+    stage.soon(2 * constants.LINK_LINGER_S)
 
     assert stage.links("s2", "s3") == 0
     assert stage.relays("s2") == stage.relays("s3") == {}
@@ -61,14 +62,14 @@ def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
     stage.send(d, "f")
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * LIMITS.window, asks=True)
+    letters = stage.send(d, "f", 2 * CONFIG.window, asks=True)
     d.process.deregister(d)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert stage.links("s2", "s3") == 1
     assert f.process.key in d.process.remote.idle_links._since  # it is checked again
 
     stage.release(f)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
 
     assert [each.taken_by for each in letters] == [f.id] * len(letters)
     assert stage.links("s2", "s3") == 0
@@ -88,7 +89,7 @@ def test_a_process_that_needs_a_link_refuses_to_close_it() -> None:
     relay.users.clear()
     f.process.remote.topology.on_use_ended(relay.peer.key)
 
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert "BYE" in stage.types("s3", "s2")
 
     assert stage.links("s2", "s3") == 1

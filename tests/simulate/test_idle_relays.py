@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.core import constants
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
         stage.soon()
 
     d.process.deregister(d)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert set(stage.relays("s2")) == {"f", "g"}
     assert set(stage.relays("s3")) == {"e"}
     again = stage.task("d", "s2")
     stage.send(g, "d")
     stage.soon()
     e.process.deregister(e)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
 
     assert stage.links("s2", "s3") == 1
     assert set(stage.relays("s2")) == {"g"}  # g has sent to the new d
@@ -57,7 +57,7 @@ def test_the_relay_of_a_deregistered_task_leaves_no_deadline() -> None:
     assert idle_relays._since
 
     f.process.deregister(f)
-    stage.soon(0.1 * LIMITS.linger_s)
+    stage.soon(0.1 * constants.LINK_LINGER_S)
 
     assert stage.relays("s2") == {}
     assert not idle_relays._since
@@ -76,7 +76,7 @@ def test_a_relay_whose_user_left_before_the_first_extraction_is_released() -> No
     stage.soon()
 
     stage.release(f)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
 
     assert set(stage.relays("s2")) == {"b"}
 
@@ -92,7 +92,7 @@ def test_a_superseded_relay_is_released_when_no_task_uses_it() -> None:
     d.process.remote.relays.supersede(relay.entry)
 
     d.process.deregister(d)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
 
     assert set(stage.relays("s2")) == {"g"}
 
@@ -110,7 +110,7 @@ def test_the_relay_of_a_notifier_is_released_with_its_last_subscription() -> Non
     stage.soon()
 
     hearer.process.unsubscribe(hearer)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert set(stage.relays("s2")) == {"f"}
     stage.forget()
     notifier.process.notify(notifier)
@@ -167,7 +167,7 @@ def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
         stage.send(a, "y")
         stage.soon()
         y.process.deregister(y)
-        stage.soon(LIMITS.linger_s - 0.015 + 0.001 * delay)
+        stage.soon(constants.LINK_LINGER_S - 0.015 + 0.001 * delay)
         letters = stage.send(a, "x", 3)
         stage.soon()
         assert all(each.taken_by is not None for each in letters), delay
@@ -194,7 +194,7 @@ def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) ->
     stage.soon()
     g.process.deregister(g)
     stage.forget()
-    stage.soon(LIMITS.linger_s + 0.002 - early_ms / 1000)
+    stage.soon(constants.LINK_LINGER_S + 0.002 - early_ms / 1000)
     (letter,) = stage.send(x, "f")
     while "SEARCH" not in stage.types("s2"):
         stage.soon(0.0002)
@@ -204,7 +204,7 @@ def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) ->
     h.process.subscribe(h, "x")
     stage.soon(0.01)
     h.process.unsubscribe(h)
-    stage.soon(2 * LIMITS.linger_s)
+    stage.soon(2 * constants.LINK_LINGER_S)
     x.process.thaw()
     stage.soon(3.0)
 
@@ -221,7 +221,7 @@ def test_a_relay_that_was_never_used_is_released(after_ms: int) -> None:
     hearer.process.subscribe(hearer, "news")
     stage.soon(after_ms / 1000)
     hearer.process.unsubscribe(hearer)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
 
     assert set(stage.relays("s2")) == {"b"}
 
@@ -236,13 +236,13 @@ def test_a_relay_made_after_the_last_unsubscription_is_released_too() -> None:
     master = stage.process("s1")
     master.frozen = True
     hearer.process.unsubscribe(hearer)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert set(stage.relays("s2")) == {"b"}
 
     notifier.process.notify(notifier)
     stage.soon(0.1)
     master.thaw()
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
     assert set(stage.relays("s2")) == {"b"}
 
 
@@ -263,7 +263,7 @@ def test_a_notifier_gets_its_answer_from_a_former_subscriber() -> None:
     stage.soon()
     (question,) = hearer.items
     hearer.process.unsubscribe(hearer)
-    stage.soon(3 * LIMITS.linger_s)
+    stage.soon(3 * constants.LINK_LINGER_S)
 
     assert hearer.process.remote.outbound_messages.answer(question, 1)
 
@@ -281,7 +281,7 @@ def test_a_message_that_crosses_the_release_of_its_relay_is_delivered() -> None:
         stage.soon()
         d.process.deregister(d)
         stage.forget()
-        stage.soon(LIMITS.linger_s - 0.02 + 0.001 * delay)
+        stage.soon(constants.LINK_LINGER_S - 0.02 + 0.001 * delay)
 
         (letter,) = stage.send(f, "e")
         stage.soon(2.0)

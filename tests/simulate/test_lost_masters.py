@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.core import constants
 from bus.core.remote.relays import Relays
 from bus.core.wire import Eliminate
 from bus.core.wire.task_frames import Subscribe
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 from tests.simulate.test_gaps import heard, notify
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulate.task import Asked, SimTask
 
 NEW_MASTERS = (None, "s2", "s3", "s4")
-IN_TIME_S = LIMITS.connect_timeout_s + 2.0  # to find a new master, and to be confirmed
+IN_TIME_S = CONFIG.connect_timeout_s + 2.0  # to find a new master, and to be confirmed
 
 
 def subscriber(stage: Stage, pattern: str = "news") -> SimTask:
@@ -297,7 +298,7 @@ def test_nothing_is_kept_of_a_watch_that_ends_while_tasks_are_in_doubt() -> None
 
 @clause("BUS-DEREG-2", "BUS-DEREG-5")
 def test_tasks_stay_here_when_the_link_with_their_process_is_not_needed() -> None:
-    stage = Stage(linger_s=1.0)
+    stage = Stage()
     target = stage.task("t/3", "s3")
     task, watch = watcher(stage)
     writer = stage.task("writer", "s2")
@@ -325,7 +326,7 @@ def test_tasks_of_a_process_that_was_given_up_and_lives_are_seen_again() -> None
     stage.soon()
     stage.process("s3").frozen = True
     stage.cut("s2", "s3")
-    stage.soon(2 * LIMITS.relink_timeout_s)
+    stage.soon(2 * constants.RELINK_TIMEOUT_S)
     assert seen(task, watch) == set()
 
     stage.process("s3").thaw()
@@ -401,7 +402,7 @@ def test_two_processes_that_watch_one_another_need_no_link_and_stay_here() -> No
     stage.soon()
     peers = stage.process("s3").remote.topology.peers
     assert [key for _, key in peers] == ["s1"]
-    stage.soon(3 * LIMITS.connect_timeout_s)
+    stage.soon(3 * CONFIG.connect_timeout_s)
     assert seen(task, watch) == seen(other, other.watches[0]) == {"t/2", "t/3"}
 
 
@@ -419,5 +420,5 @@ def test_a_process_that_makes_no_link_in_time_is_still_here(
     stage.soon()
     monkeypatch.setattr(Relays, "dial", lambda *_: None)
     hearer.process.subscribe(hearer, "news")
-    stage.soon(3 * LIMITS.connect_timeout_s)
+    stage.soon(3 * CONFIG.connect_timeout_s)
     assert seen(other, other.watches[0]) == {"t/2"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bus.core import constants
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 
@@ -95,13 +96,13 @@ def test_a_notifier_that_registers_as_a_link_closes_reaches_its_subscriber(
         hearer.process.subscribe(hearer, "news")
         stage.soon()
         f.process.deregister(f)
-        stage.soon(LIMITS.linger_s - 0.01 + 0.001 * delay)
+        stage.soon(constants.LINK_LINGER_S - 0.01 + 0.001 * delay)
 
         notifier = stage.task("news", "s3")
-        stage.soon(3 * LIMITS.connect_timeout_s)
+        stage.soon(3 * CONFIG.connect_timeout_s)
 
         stage.forget()
-        stage.soon(3 * LIMITS.linger_s)
+        stage.soon(3 * constants.LINK_LINGER_S)
         assert stage.types("s2", "s3") == []  # no end wants to close it
         assert stage.links("s2", "s3") == 1
         number = notifier.process.notify(notifier)
@@ -125,7 +126,7 @@ def test_a_notifier_abandoned_during_a_pause_reaches_its_subscriber_again(
     stage.cut("s2", "s3")
     stage.soon(still_s)
     notifier.process.thaw()
-    stage.soon(3 * LIMITS.connect_timeout_s)
+    stage.soon(3 * CONFIG.connect_timeout_s)
 
     number = notifier.process.notify(notifier)
     stage.soon()

@@ -9,7 +9,7 @@ import pytest
 from bus.core.wire import Batch, decode
 from bus.core.wire.task_frames import Subscribe, Unsubscribe
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def test_tasks_see_no_message_that_came_again(times: int) -> None:
 
     letters = []
     for _ in range(3):
-        letters += stage.send(d, "f", LIMITS.window, asks=True)
-        letters += stage.send(e, "g", LIMITS.window)
+        letters += stage.send(d, "f", CONFIG.window, asks=True)
+        letters += stage.send(e, "g", CONFIG.window)
         number = d.process.notify(d)
         stage.soon()
 
     assert [each.taken_by for each in letters] == [
-        *([f.id] * LIMITS.window + [g.id] * LIMITS.window) * 3
+        *([f.id] * CONFIG.window + [g.id] * CONFIG.window) * 3
     ]
     heard = stage.world.counters.heard
     assert heard[number, f.id] == heard[number, g.id] == 1

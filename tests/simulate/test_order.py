@@ -7,7 +7,7 @@ import pytest
 from bus.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.counters import Letter
-from tests.simulate.process import LIMITS, SimTask
+from tests.simulate.process import CONFIG, SimTask
 from tests.simulate.stage import Stage
 
 
@@ -35,18 +35,18 @@ def test_a_notification_waits_for_commands_that_were_sent_before_it() -> None:
     stage.send(d, "g")
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * LIMITS.window)
+    letters = stage.send(d, "f", 2 * CONFIG.window)
     number = d.process.notify(d)
     letters += stage.send(d, "f") + stage.send(d, "g")
     stage.soon()
-    assert len(f.items) == LIMITS.window
+    assert len(f.items) == CONFIG.window
 
     stage.release(f)
     stage.soon()
 
     assert hears(stage, f, number)
     taken = [each.taken_by for each in letters]
-    assert taken == [f.id] * (2 * LIMITS.window + 1) + [g.id]
+    assert taken == [f.id] * (2 * CONFIG.window + 1) + [g.id]
 
 
 @clause("BUS-MSG-15")
@@ -80,7 +80,7 @@ def test_a_task_that_does_not_read_delays_only_its_own_senders() -> None:
     stage.send(other, "g")
     stage.soon()
     stage.hold(f)
-    stage.send(d, "f", 2 * LIMITS.window)
+    stage.send(d, "f", 2 * CONFIG.window)
     stage.soon()
 
     waits = d.process.notify(d)
@@ -105,7 +105,7 @@ def test_a_notification_proceeds_when_the_command_before_it_goes_elsewhere(
     hearer = stage.task("h", "s3")
     hearer.process.subscribe(hearer, "d")
     stage.hold(f)
-    stage.send(d, "f", LIMITS.window)
+    stage.send(d, "f", CONFIG.window)
     stage.soon()
     d.process.command(d, "f", timeout=1.0)
     number = d.process.notify(d)

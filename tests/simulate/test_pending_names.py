@@ -157,7 +157,7 @@ def test_a_new_master_decides_once_all_slaves_have_announced_their_tasks() -> No
 @clause("OPEN-3", "OPEN-1")
 def test_a_new_master_does_not_wait_for_a_slave_that_joins_and_is_lost() -> None:
     """The slave stops before it has announced its tasks."""
-    stage = Stage(relink_timeout_s=0.2)
+    stage = Stage(RELINK_TIMEOUT_S=0.2)
     stage.soon()
     stage.process("s1").die()
     master, slave = stage.process("s2"), stage.process("s3")

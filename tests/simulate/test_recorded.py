@@ -17,7 +17,7 @@ from tests.simulate.__main__ import main
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.network import Network, Wire
 from tests.simulate.plan import PROFILES, Plan
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.recorded import Recorded
 from tests.simulate.run import REST_S, run
 from tests.simulate.stage import Stage
@@ -154,8 +154,8 @@ def given_up() -> Stage:
     stage.soon()
     f.process.frozen = True
     stage.cut("s2", "s3")  # neither end notices at once
-    stage.send(d, "f", LIMITS.window + 1)
-    for _ in range(LIMITS.window + 1):
+    stage.send(d, "f", CONFIG.window + 1)
+    for _ in range(CONFIG.window + 1):
         d.process.notify(d)
     stage.soon(30.0)
     f.process.thaw()
@@ -164,12 +164,12 @@ def given_up() -> Stage:
 
 def too_many_notifications() -> Stage:
     """A frozen process takes none, so that the oldest are dropped."""
-    stage = Stage(recorded=True, relay_queue=2)
+    stage = Stage(recorded=True, task_fifo_messages=2)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     f.process.subscribe(f, "*")
     stage.soon()
     f.process.frozen = True
-    for _ in range(LIMITS.window + 4):
+    for _ in range(CONFIG.window + 4):
         d.process.notify(d)
     stage.soon()
     f.process.thaw()
@@ -182,7 +182,7 @@ def too_many_answers(*, cut: bool = False) -> Stage:
     d, f, g = stage.task("d", "s2"), stage.task("f", "s3"), stage.task("g", "s3")
     for task in (f, g):
         stage.hold(task)
-        stage.send(d, task.name, LIMITS.window, asks=True)
+        stage.send(d, task.name, CONFIG.window, asks=True)
     stage.soon()
     d.process.frozen = True
     if cut:

@@ -11,7 +11,7 @@ from bus.core.peer.relay import RelayState
 from bus.core.wire import Ack, AddRelay, Batch, Characteristics
 from bus.errors import BusFullError, UnresolvedError
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage, told
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_a_task_that_left_keeps_one_relay_for_all_its_queued_messages() -> None:
     pair(stage)
     d, f = stage.process("s2").tasks["d"], stage.process("s3").tasks["f"]
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * LIMITS.window)
+    letters = stage.send(d, "f", 2 * CONFIG.window)
     letters += stage.send(stage.task("x", "s2"), "y") + stage.send(d, "y", 2)
     stage.soon()
 
@@ -77,7 +77,7 @@ def test_a_task_that_left_keeps_one_relay_for_all_its_queued_messages() -> None:
     stage.release(f)
     stage.soon()
     taken = [each.taken_by for each in letters]
-    assert taken == [f.id] * 2 * LIMITS.window + [y.id] * 3
+    assert taken == [f.id] * 2 * CONFIG.window + [y.id] * 3
 
 
 @clause("BUS-RELAY-5")
@@ -131,7 +131,7 @@ def test_messages_that_several_tasks_send_together_keep_their_senders(
     assert [each.sender.module for each in f.items] == list("abab")
 
     # The window is full; the other messages wait until it has room for them.
-    assert len(f.items) == LIMITS.window
+    assert len(f.items) == CONFIG.window
     stage.send(senders[0], "f", 3)
     stage.send(stage.task("c", "s2"), "f")
     seen, take = list[str](), f.take
@@ -192,13 +192,13 @@ def test_unread_messages_fill_the_window_and_no_more() -> None:
     stage.hold(f)
     stage.soon()
 
-    letters = stage.send(d, "f", 3 * LIMITS.window)
+    letters = stage.send(d, "f", 3 * CONFIG.window)
     stage.soon()
     relay = stage.relays("s2")["f"]
-    assert len(relay.unacked) == LIMITS.window
-    assert len(f.items) == LIMITS.window
-    assert len(relay.queue) == 2 * LIMITS.window
-    others = stage.send(d, "g", 3 * LIMITS.window)
+    assert len(relay.unacked) == CONFIG.window
+    assert len(f.items) == CONFIG.window
+    assert len(relay.queue) == 2 * CONFIG.window
+    others = stage.send(d, "g", 3 * CONFIG.window)
     stage.soon()
     assert [each.taken_by for each in others] == [g.id] * len(others)
 
@@ -217,13 +217,13 @@ def test_one_acknowledgement_covers_many_extracted_messages() -> None:
     stage.forget()
     stage.world.reading = 0.0
 
-    stage.send(d, "f", LIMITS.window)
+    stage.send(d, "f", CONFIG.window)
     stage.soon()
 
     acks = [each for each in stage.frames("s1") if isinstance(each, Ack)]
     assert f.items == type(f.items)()
-    assert len(acks) < LIMITS.window
-    assert acks[-1].extracted[0][1] == LIMITS.window + 1
+    assert len(acks) < CONFIG.window
+    assert acks[-1].extracted[0][1] == CONFIG.window + 1
 
 
 @pytest.mark.deep
@@ -287,7 +287,7 @@ def test_messages_queued_in_a_relay_are_bounded() -> None:
     stage.send(d, "f")
     stage.soon()
 
-    fits = LIMITS.window - 1 + LIMITS.relay_queue
+    fits = CONFIG.window - 1 + CONFIG.task_fifo_messages
     letters = stage.send(d, "f", fits + 2)
     stage.soon()
     assert told(letters) == [None] * fits + [BusFullError] * 2

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bus.core import constants
 from specs.clauses import clause
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 
 ALL = {"t/s1", "t/s2", "t/s3"}
 # The limits for each report: the loss of the link, of the process, and of its tasks.
-IN_TIME_S = LIMITS.relink_timeout_s + LIMITS.connect_timeout_s + 0.5
+IN_TIME_S = constants.RELINK_TIMEOUT_S + CONFIG.connect_timeout_s + 0.5
 ORDERS = list(permutations(("s1", "s2", "s3")))
 
 
 def watched_machine(
-    *, linked: bool = False, **limits: Any
+    *, linked: bool = False, **settings: Any
 ) -> tuple[Stage, list[SimTask]]:
     """Return two machines, and the watchers on the first of them.
 
     linked: True if each watcher has sent a command to each task, over a link.
     """
-    stage = Stage(machines=2, **limits)
+    stage = Stage(machines=2, **settings)
     for name in ("s1", "s2", "s3"):
         stage.task(f"t/{name}", name, "m2")
     watchers = [stage.task(f"w/{name}", name) for name in ("s1", "s2")]
@@ -95,7 +96,7 @@ def test_a_machine_that_was_silent_for_the_lease_has_no_tasks(linked: bool) -> N
 
     for each in machine:
         each.frozen = True
-    stage.soon(2.0 + LIMITS.relink_timeout_s + 0.1)
+    stage.soon(2.0 + constants.RELINK_TIMEOUT_S + 0.1)
     assert seen(watchers) == [set(), set()]
 
     for each in machine:
@@ -150,7 +151,7 @@ def test_a_linked_process_sees_the_tasks_of_a_machine_without_a_master() -> None
     stage, watchers = watched_machine(linked=True)
     stage.process("s1", "m2").die()
     for _ in range(3):
-        stage.soon(LIMITS.connect_timeout_s)
+        stage.soon(CONFIG.connect_timeout_s)
         assert seen(watchers) == [{"t/s2", "t/s3"}] * 2
 
     leaver = stage.process("s2", "m2")
@@ -171,7 +172,7 @@ def test_a_slave_that_is_linked_with_a_task_sees_it_though_its_master_does_not()
     stage.send(watchers[1], "ism://m2/t/s3")
     stage.soon()
     stage.process("s1", "m2").die()
-    stage.soon(3 * LIMITS.connect_timeout_s)
+    stage.soon(3 * CONFIG.connect_timeout_s)
     assert seen(watchers) == [set(), {"t/s3"}]
 
     stage.process("s3", "m2").die()
@@ -186,7 +187,7 @@ def test_a_master_that_is_linked_with_a_task_confirms_it_to_its_slaves() -> None
     stage.send(watchers[0], "ism://m2/t/s3")
     stage.soon()
     stage.process("s1", "m2").die()
-    stage.soon(3 * LIMITS.connect_timeout_s)
+    stage.soon(3 * CONFIG.connect_timeout_s)
     assert seen(watchers) == [{"t/s3"}, {"t/s3"}]
 
     stage.process("s3", "m2").die()
@@ -197,7 +198,7 @@ def test_a_master_that_is_linked_with_a_task_confirms_it_to_its_slaves() -> None
 @clause("BUS-DEREG-2", "BUS-DEREG-5")
 def test_without_a_master_a_task_is_absent_once_the_link_with_it_is_closed() -> None:
     """No process is left that would announce its departure."""
-    stage, watchers = watched_machine(linked=True, linger_s=1.0)
+    stage, watchers = watched_machine(linked=True)
     writer, (other, *_) = watchers[1], watchers
     stage.process("s1", "m2").die()
     stage.soon(IN_TIME_S)
@@ -214,7 +215,7 @@ def test_without_a_master_a_task_is_absent_once_the_link_with_it_is_closed() -> 
 @clause("BUS-DEREG-2", "BUS-RELAY-8")
 def test_a_task_learnt_without_a_master_is_absent_once_its_link_is_closed() -> None:
     """Its process has answered a subscription directly."""
-    stage = Stage(linger_s=1.0)
+    stage = Stage()
     stage.task("n/1", "s3")
     watcher, hearer = stage.task("w", "s2"), stage.task("h", "s2")
     watcher.process.watch(watcher, "n/*")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
+from bus.core.remote.requests import Requests
 from bus.errors import BusFullError
 from specs.clauses import clause
 from tests.simulate.stage import Stage, told
@@ -14,12 +14,12 @@ from tests.simulate.stage import Stage, told
 
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize(
-    ("bound", "fits"), [("searches_per_process", True), ("searches_in_all", False)]
+    ("bound", "fits"), [("SEARCHES_PER_PROCESS", True), ("SEARCHES_IN_ALL", False)]
 )
 def test_the_searches_that_a_master_keeps_are_bounded(bound: str, fits: bool) -> None:
     """Each further message is refused once; the host of a task still answers."""
-    limits: dict[str, Any] = {bound: 2}
-    stage = Stage(**limits)
+    values: dict[str, Any] = {bound: 2}
+    stage = Stage(**values)
     c, d, e = stage.task("c", "s1"), stage.task("d", "s2"), stage.task("e", "s3")
     kept = stage.send(d, "w") + stage.send(d, "x", 2)
     stage.soon()
@@ -43,7 +43,7 @@ def test_the_searches_that_a_master_keeps_are_bounded(bound: str, fits: bool) ->
 @clause("BUS-FLOW-1")
 def test_the_subscriptions_that_a_master_keeps_are_bounded() -> None:
     """One too many is skipped and logged; those kept stay in effect."""
-    stage = Stage(subscriptions_in_all=2)
+    stage = Stage(SUBSCRIPTIONS_IN_ALL=2)
     lines: list[str] = []
     stage.process("s1").remote.topology.complain = lines.append  # type: ignore[misc]
     notifier = stage.task("news", "s1")
@@ -81,7 +81,7 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name
     None
 ):
     """It reports no error when it is full, since another process may hold the name."""
-    stage = Stage(slaves=3, searches_in_all=1)
+    stage = Stage(slaves=3, SEARCHES_IN_ALL=1)
     d, e = stage.task("d", "s1"), stage.task("e", "s1")
     letters = stage.send(d, "x") + stage.send(e, "y")
     stage.soon()
@@ -95,11 +95,19 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name
 
 
 @clause("BUS-FLOW-1", "BUS-ROUTE-14")
-def test_a_master_that_another_master_refuses_reports_it_to_the_askers() -> None:
+def test_a_master_that_another_master_refuses_reports_it_to_the_askers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage = Stage(machines=2)
     d, e = stage.task("d", "s2", "m1"), stage.task("e", "s1", "m1")
-    other = stage.process("s1", "m2").remote.topology
-    other.limits = replace(other.limits, searches_per_process=1)  # type: ignore[misc]  # for this test
+    full, has_room = stage.process("s1", "m2").remote.resolver.ledger, Requests.has_room
+    monkeypatch.setattr(
+        Requests,
+        "has_room",
+        lambda ledger, asked, most, in_all: has_room(
+            ledger, asked, 1 if ledger is full else most, in_all
+        ),
+    )
     for task in (d, e):
         stage.send(task, "ism://m2/x")
         stage.soon()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from bus.snapshot import MachineState
 from specs.clauses import clause
 from tests.simulate.mesh import Mesh
@@ -60,7 +59,7 @@ def test_a_clone_gets_no_link_while_the_original_has_one(
     seed: int, clone_name: str
 ) -> None:
     """All three report the conflict, each in one line of its log."""
-    world = Mesh(seed, limits=Limits.of(BusConfig()))
+    world = Mesh(seed, config=BusConfig())
     third = world.start("m1", "s1", master=True)
     assert third.register("reader") is not None
     original = world.start("m2", "s1", master=True)
@@ -95,7 +94,7 @@ def test_a_machine_that_is_started_again_after_a_power_cut_is_linked_soon(
     seed: int,
 ) -> None:
     """Its former link does not end by itself, and no conflict is reported."""
-    world = Mesh(seed, limits=Limits.of(BusConfig()))
+    world = Mesh(seed, config=BusConfig())
     third = world.start("m1", "s1", master=True)
     assert third.register("reader") is not None
     former = world.start("m2", "s1", master=True)

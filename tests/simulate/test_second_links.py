@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from bus.config import BusConfig
-from bus.core.peer.limits import Limits
 from bus.core.wire import VERSIONS, Hello, LinkKind, Reason, Refused
 from bus.rights import Credentials, Rights
 from specs.clauses import clause
@@ -31,7 +30,7 @@ class BothDial(Mesh):
 
 def started(seed: int) -> tuple[BothDial, SimProcess, list[str]]:
     """Start two machines; return the world, one of them, and the log of both."""
-    world = BothDial(seed, limits=Limits.of(BusConfig()))
+    world = BothDial(seed, config=BusConfig())
     world.frames = []
     log: list[str] = []
     for machine in ("m1", "m2"):

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from bus import BusConfig
+from bus.core import constants
 from specs.clauses import clause
 from tests.simulate.silence import DETECTED_S, FAST, PAUSE_S, main, simulate
 
@@ -28,7 +29,7 @@ def test_with_the_defaults_no_paused_machine_is_declared_lost() -> None:
     silence = simulate(100, config=config)
 
     assert silence.false == (), silence
-    limit_s = config.lease_s + config.relink_timeout_s
+    limit_s = config.lease_s + constants.RELINK_TIMEOUT_S
     assert limit_s - config.keep_alive_s <= silence.detected_s[0] <= limit_s + 0.1
 
 

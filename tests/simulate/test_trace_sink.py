@@ -13,7 +13,7 @@ from bus.core.remote.requests import Requests
 from bus.core.remote.resolver import Resolver
 from tests.simulate.checks import Checks
 from tests.simulate.counters import BrokenPromiseError
-from tests.simulate.process import LIMITS
+from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _live() -> None:
     stage.send(d, "f")
     stage.soon()
     stage.hold(f)
-    stage.send(d, "f", 2 * LIMITS.window)
+    stage.send(d, "f", 2 * CONFIG.window)
     stage.send(d, "z")
     x = stage.task("x", "s2")
     stage.send(x, "y")

@@ -173,7 +173,9 @@ def test_the_deadlines_of_a_relay_cost_the_same_however_many_messages_wait() -> 
     """Queued messages, and questions without an answer; until the next one is due."""
 
     def prepared(count: int) -> Any:
-        stage = Stage(window=count, stream_window=4 * count, relay_queue=2 * count)
+        stage = Stage(
+            window=count, STREAM_WINDOW=4 * count, task_fifo_messages=2 * count
+        )
         asker, target = stage.task("a", "s2"), stage.task("f", "s3")
         stage.send(asker, "f")
         stage.soon()
@@ -217,7 +219,7 @@ def test_a_held_back_notification_costs_the_same_however_many_wait_before_it() -
     """They wait for a command of their sender, whose addressee does not read."""
 
     def prepared(count: int) -> Any:
-        stage = Stage(relay_queue=2 * MANY)
+        stage = Stage(task_fifo_messages=2 * MANY)
         sender, target = stage.task("a", "s2"), stage.task("f", "s3")
         target.process.subscribe(target, "a")
         stage.send(sender, "f")
@@ -225,7 +227,7 @@ def test_a_held_back_notification_costs_the_same_however_many_wait_before_it() -
         stage.hold(target)
         entry = sender.process.manager.table.find("f")
         assert entry is not None
-        stage.send(sender, "f", 2 * stage.world.limits.window)
+        stage.send(sender, "f", 2 * stage.world.config.window)
         stage.soon()
         for number in range(count):
             sender.process.remote.notify(sender.entry, number)

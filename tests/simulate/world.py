@@ -16,7 +16,7 @@ from tests.simulate.counters import Counters
 from tests.simulate.fast_paths import NO_FAST_PATHS, FastPathRate
 from tests.simulate.guests import NO_GUESTS, Guests
 from tests.simulate.network import Network
-from tests.simulate.process import LIMITS, SimProcess
+from tests.simulate.process import CONFIG, SimProcess
 from tests.simulate.recorded import Recorded
 from tests.simulate.story import Story
 from tests.simulate.trace_sink import TraceSink
@@ -24,7 +24,7 @@ from tests.simulate.trace_sink import TraceSink
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.peer.limits import Limits
+    from bus.config import BusConfig
     from bus.core.wire import Frame
     from bus.message import Incoming
     from bus.registration import Key
@@ -37,7 +37,7 @@ _LIVES_APART = 1000  # more than the number of tasks in one life of a process
 class World:
     """The complete state of one run.
 
-    limits: of all processes.
+    config: of all processes.
     masters: the process that listens as master, by machine.
     reading: the maximum delay before a task reads a message, in seconds.
     frames: the frames put on links, each with sender and receiver; None if not kept.
@@ -55,14 +55,14 @@ class World:
         *,
         told: bool = False,
         ordered: bool = True,
-        limits: Limits = LIMITS,
+        config: BusConfig = CONFIG,
         recorded: bool = False,
         fast_paths: FastPathRate = NO_FAST_PATHS,
         watched: bool = False,
         guests: Guests = NO_GUESTS,
         announced: float | None = None,
     ) -> None:
-        self.limits = limits
+        self.config = config
         self.watched = watched
         self.guests = guests
         self.random = Random(seed)

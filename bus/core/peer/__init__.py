@@ -1,6 +1,5 @@
 """One other process: its traffic, and the relays that stand for its tasks.
 
-limits            bounds and times
 outbound_run      a run of messages on their way to it
 relay_counters    the outcomes of messages posted to relays
 delayed_acks      the acknowledgements owed to it

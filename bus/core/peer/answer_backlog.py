@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from bus.core import constants
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from bus.core.peer.limits import Limits
 
 __all__ = ["AnswerBacklog"]
 
@@ -28,29 +28,36 @@ class AnswerBacklog:
     lock guards both.
     """
 
-    __slots__ = ("_count", "_count_max", "_relays", "_size", "_size_max")
+    __slots__ = ("_count", "_relays", "_size")
 
-    def __init__(self, relays: Mapping[int, _Relay], limits: Limits) -> None:
+    def __init__(self, relays: Mapping[int, _Relay]) -> None:
         self._relays: Final = relays
-        self._count_max: Final = limits.backlog_frames
-        self._size_max: Final = limits.backlog_bytes
         self._count = self._size = 0
 
     def count(self, size: int) -> bool:
         """Count an answer of `size` bytes; return False if too many wait."""
         self._count += 1
         self._size += size
-        if self._count <= self._count_max and self._size <= self._size_max:
+        if not self._is_over():
             return True
         # Most answers have been sent by now, so the recount is rare.
         waiting = [each.waiting_answers() for each in self._relays.values()]
         self._count = sum([count for count, _ in waiting])
         self._size = sum([size for _, size in waiting])
-        return self._count <= self._count_max and self._size <= self._size_max
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
+        return (
+            self._count > constants.BACKLOG_FRAMES
+            or self._size > constants.BACKLOG_BYTES
+        )
 
     def admit(self, size: int) -> bool:
         """Count one more answer of `size` bytes, unless too many might wait."""
-        if self._count >= self._count_max or self._size + size > self._size_max:
+        if (
+            self._count >= constants.BACKLOG_FRAMES
+            or self._size + size > constants.BACKLOG_BYTES
+        ):
             return False
         self._count += 1
         self._size += size

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import Ack
 from bus.core.wire.stream_frames import EXTRACTED_MAX
 
 if TYPE_CHECKING:
-    from bus.core.peer.limits import Limits
+    from bus.config import BusConfig
     from bus.core.timers import Alarm
     from bus.core.wire import Frame
 
@@ -53,8 +54,8 @@ class DelayedAcks:
         "_acked_controls",
         "_acked_extracted",
         "_alarm",
+        "_config",
         "_exchanges",
-        "_limits",
         "_taken",
         "_taken_bytes",
         "controls_received",
@@ -65,8 +66,8 @@ class DelayedAcks:
         "received",
     )
 
-    def __init__(self, limits: Limits, alarm: Alarm) -> None:
-        self._limits: Final = limits
+    def __init__(self, config: BusConfig, alarm: Alarm) -> None:
+        self._config: Final = config
         self._alarm: Final = alarm
         self.controls_received: int = 0
         self._acked_controls: int = 0
@@ -105,7 +106,7 @@ class DelayedAcks:
     def on_received(self, has: Acknowledgement) -> None:
         """Record how much of the peer's stream has arrived."""
         self.received = has
-        if has.next - self._acked >= self._limits.stream_window // 2:
+        if has.next - self._acked >= constants.STREAM_WINDOW // 2:
             self.is_urgent = True
 
     def count_control(self) -> None:
@@ -130,14 +131,14 @@ class DelayedAcks:
         self.extracted[relay] = self._taken[relay] = number
         length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
         if self.due_at is None:
-            due_at = now + self._limits.ack_delay_s
+            due_at = now + self._config.ack_delay_s
             # No call here, since this is done for each message. The next tick finds out
             # when to check: at the due time, or later in an exchange.
             if due_at < self._alarm.at and not self.in_exchange:
                 self._alarm.at = 0.0
             self.due_at = due_at
-        limits = self._limits
-        if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
+        config = self._config
+        if number - before >= config.window // 2 or length >= config.window_bytes // 2:
             self.is_urgent = True
 
     def check_rarely(self) -> None:
@@ -202,7 +203,7 @@ class DelayedAcks:
         if not self.in_exchange:
             return self.due_at if ready else None
         self._exchanges = False
-        return now + _EXCHANGE * self._limits.ack_delay_s
+        return now + _EXCHANGE * self._config.ack_delay_s
 
     def is_due(self, now: float) -> bool:
         """Return True if an acknowledgement is due."""

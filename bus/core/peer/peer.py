@@ -24,8 +24,8 @@ from bus.rights import UNRESTRICTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
-    from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.session import Session
     from bus.core.timers import Alarm
@@ -120,7 +120,7 @@ class Peer:
         session: Session,
         now: float,
         *,
-        limits: Limits,
+        config: BusConfig,
         counters: RelayCounters,
         message_alarm: Alarm,
     ) -> None:
@@ -146,14 +146,14 @@ class Peer:
         self.round_trip_s: float | None = None
         self.credentials: Credentials | None = None
         self.user: int | None = None
-        self.message_bytes_max: int = limits.message_bytes_max
+        self.message_bytes_max: int = config.message_bytes_max
         self.addresses: tuple[str, ...] = ()
         self.inside_address: str = ""
         self.flooded: bool = False
         self.relays: Final[dict[int, Relay]] = {}
         self.active: dict[Any, None] = {}  # the keys are relays
-        self.answers: Final = AnswerBacklog(self.relays, limits)
-        self.audience: Relay = Relay(self, None, now, limits=limits)
+        self.answers: Final = AnswerBacklog(self.relays)
+        self.audience: Relay = Relay(self, None, now, config=config)
         self.announced: Final[set[int]] = set()
         self.waiting: Final[Counter[int]] = Counter()
         self._notified: Final[Counter[int]] = Counter()  # the notifications among these
@@ -416,7 +416,7 @@ class Peer:
         self.active.clear()
         self.audience.abandon()
         before = self.audience
-        self.audience = Relay(self, None, before.since, limits=before.limits)
+        self.audience = Relay(self, None, before.since, config=before.config)
         self.announced.clear()
         self.waiting.clear()
         self._notified.clear()

@@ -22,9 +22,9 @@ from bus.message import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
-    from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.relay_counters import End
     from bus.core.peer.relay_peer import RelayPeer
@@ -113,14 +113,14 @@ class Relay(RunQueue):
         characteristics: Characteristics | None,
         now: float,
         *,
-        limits: Limits,
+        config: BusConfig,
     ) -> None:
         counters = (
             peer.notifications
             if characteristics is None
             else RelayCounters(peer.counters)
         )
-        super().__init__(peer, counters, limits=limits)
+        super().__init__(peer, counters, config=config)
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
@@ -165,7 +165,7 @@ class Relay(RunQueue):
             return
         if self.number != AUDIENCE and not self.peer.notifying:
             while self.queue:
-                bytes_left = self.limits.window_bytes - self.unacked_bytes
+                bytes_left = self.config.window_bytes - self.unacked_bytes
                 run = self._take_run(self._room, bytes_left)
                 if not run:
                     break
@@ -190,7 +190,7 @@ class Relay(RunQueue):
                     self._drop(self._take_fitting(at, 1), BusReason.TOO_LONG)
                     continue
                 room = min(room, fit)
-            bytes_left = self.limits.window_bytes - self.unacked_bytes
+            bytes_left = self.config.window_bytes - self.unacked_bytes
             self._send([self._take_fitting(at, room, bytes_left)])
 
     @property
@@ -198,10 +198,10 @@ class Relay(RunQueue):
         """The number of messages to send now; an empty window takes any length."""
         room = self.peer.session.room
         if not self.unacked:
-            return min(room, self.limits.window)
-        if self.unacked_bytes >= self.limits.window_bytes:
+            return min(room, self.config.window)
+        if self.unacked_bytes >= self.config.window_bytes:
             return 0
-        return min(room, self.limits.window - self.under_way)
+        return min(room, self.config.window - self.under_way)
 
     def _send(self, run: list[OutboundRun]) -> None:
         """Send runs of one sender that were removed from the queue."""

@@ -16,7 +16,7 @@ from bus.events import BusReason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from bus.core.peer.limits import Limits
+    from bus.config import BusConfig
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.relay_counters import RelayCounters
     from bus.core.peer.relay_peer import RelayPeer
@@ -41,8 +41,8 @@ class RunQueue:
 
     __slots__ = (
         "_expire_at",
+        "config",
         "counters",
-        "limits",
         "peer",
         "queue",
         "queued",
@@ -50,11 +50,11 @@ class RunQueue:
     )
 
     def __init__(
-        self, peer: RelayPeer, counters: RelayCounters, *, limits: Limits
+        self, peer: RelayPeer, counters: RelayCounters, *, config: BusConfig
     ) -> None:
         self.peer: Final = peer
         self.counters: Final = counters
-        self.limits: Final = limits
+        self.config: Final = config
         self.queue: deque[OutboundRun] = deque()
         self.queued: int = 0
         self.queued_bytes: int = 0
@@ -144,8 +144,8 @@ class RunQueue:
         A single one may have any length.
         """
         while self.queued > 1:
-            many = self.queued - self.limits.relay_queue
-            long = self.queued_bytes - self.limits.relay_bytes
+            many = self.queued - self.config.task_fifo_messages
+            long = self.queued_bytes - self.config.task_fifo_bytes
             if many <= 0 and long <= 0:
                 return
             self._drop_oldest(many, long, self.queued - 1)

@@ -16,6 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from bus.core import constants
 from bus.core.peer.delayed_acks import DelayedAcks
 from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.streams.outgoing_stream import OutgoingStream
@@ -34,7 +35,7 @@ from bus.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bus.core.peer.limits import Limits
+    from bus.config import BusConfig
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.timers import Alarm
     from bus.core.wire import Ack, ControlFrame, Frame
@@ -63,7 +64,6 @@ class Session:
         "_controls",
         "_controls_sent",
         "_held",
-        "_limits",
         "_nonce",
         "_outbox",
         "_unrelays",
@@ -84,16 +84,15 @@ class Session:
         own: int,
         incarnation: int,
         nonce: int,
-        limits: Limits,
+        config: BusConfig,
         ack_alarm: Alarm,
     ) -> None:
         self.epoch: int = epoch
         self.incarnation: Final = incarnation
         self.own: Final = own
         self._nonce: Final = nonce
-        self._limits: Final = limits
         self.outgoing: OutgoingStream[_Numbered] = OutgoingStream(
-            epoch, window=limits.stream_window
+            epoch, window=constants.STREAM_WINDOW
         )
         self.their_epoch: int | None = None
         self.link: int | None = None
@@ -106,7 +105,7 @@ class Session:
         self._unrelays: Final[Counter[int]] = Counter()
         self._held: int | None = None  # `_controls_sent` at the time of `hold`
         self._outbox: list[ControlFrame | _Numbered] = []
-        self.acks: Final = DelayedAcks(limits, ack_alarm)
+        self.acks: Final = DelayedAcks(config, ack_alarm)
 
     # Links.
 
@@ -122,7 +121,7 @@ class Session:
             nonce=self._nonce,
             incarnation=self.incarnation,
             first=self.outgoing.floor,
-            window=self._limits.stream_window,
+            window=constants.STREAM_WINDOW,
             known=self.their_epoch or remembered,
             last=self.acks.received.next - 1,
             heard=self.acks.controls_received,
@@ -164,7 +163,7 @@ class Session:
                 f"OPEN_STREAM knows epoch {epoch - 1}, sent is {self.epoch}"
             )
         self.epoch = epoch
-        self.outgoing = OutgoingStream(epoch, window=self._limits.stream_window)
+        self.outgoing = OutgoingStream(epoch, window=constants.STREAM_WINDOW)
 
     def reset(self) -> None:
         """Start over, as the peer has: everything sent to it before is void."""

@@ -237,10 +237,10 @@ class FastPath:
             permit = self._permit = self._new_permit(relay, source, kind)
         if permit is None or (size > permit.longest and not self._is_shared(size)):
             return None
-        limits, outgoing = relay.limits, self._session.outgoing
+        config, outgoing = relay.config, self._session.outgoing
         if (
-            relay.under_way >= limits.window
-            or relay.unacked_bytes + size > limits.window_bytes
+            relay.under_way >= config.window
+            or relay.unacked_bytes + size > config.window_bytes
             # `OutgoingStream.room`, without the call.
             or outgoing.next - outgoing.floor >= outgoing.window
             or outgoing.next == NUMBERS

@@ -46,7 +46,7 @@ def handshake(topology: Topology, kind: LinkKind) -> Hello:
         versions=VERSIONS,
         identity=_identity(topology),
         kind=kind,
-        message_bytes_max=topology.limits.message_bytes_max,
+        message_bytes_max=topology.config.message_bytes_max,
         inside_address=next(iter(topology.addresses), "") if signals else "",
     )
 
@@ -56,7 +56,7 @@ def welcome(topology: Topology) -> Welcome:
     return Welcome(
         version=VERSIONS[1],
         identity=_identity(topology),
-        message_bytes_max=topology.limits.message_bytes_max,
+        message_bytes_max=topology.config.message_bytes_max,
     )
 
 

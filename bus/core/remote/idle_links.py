@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.wire import Bye, Error, Reason
 from bus.events import BusReason
 
@@ -89,7 +90,7 @@ class IdleLinks:
         new, self._new = self._new, {}
         for key in new:
             self._wait(key, now)
-        linger_s = self._topology.limits.linger_s
+        linger_s = constants.LINK_LINGER_S
         waiting = self._since.items()
         due = itertools.takewhile(lambda each: each[1] + linger_s <= now, waiting)
         for key, _ in list(due):

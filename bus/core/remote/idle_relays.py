@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.peer.relay import Dismissal
 from bus.core.wire import Dismiss, Dismissed
 from bus.registration import Visibility
@@ -107,7 +108,7 @@ class IdleRelays:
         Return when to check the next one, in seconds; None for never.
         """
         self._review(now)
-        linger_s = self._topology.limits.linger_s
+        linger_s = constants.LINK_LINGER_S
         waiting = self._since.items()
         due = itertools.takewhile(lambda each: each[1] + linger_s <= now, waiting)
         for relay, _ in list(due):
@@ -150,6 +151,6 @@ class IdleRelays:
 
     def _is_kept(self, relay: Relay) -> bool:
         """Return True if an unused relay stays: provisional, or to save a search."""
-        eager = self._topology.limits.eager_relays
+        eager = self._topology.config.eager_relays
         public = relay.entry.visibility is Visibility.PUBLIC
         return relay.provisional or (eager and public)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from bus.core import constants
 from bus.core.local.actions import Post, Reply
 from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.relay import AUDIENCE, Relay
@@ -57,6 +58,10 @@ if TYPE_CHECKING:
 __all__ = ["InboundMessages"]
 
 
+# Ranges of missing numbers kept for each stream (AMO-14).
+_MISSING_RANGES_MAX: Final = 1024
+
+
 class InboundMessages:
     """All messages from other processes to this one.
 
@@ -75,16 +80,15 @@ class InboundMessages:
     def __init__(
         self, topology: Topology, relays: Relays, outbound_messages: OutboundMessages
     ) -> None:
-        limits = topology.limits
         self._topology: Final = topology
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
         self._streams: Final[IncomingStreams[tuple[int, Run]]] = IncomingStreams(
             topology.me.incarnation,
-            window=limits.stream_window,
-            ranges_max=limits.missing_ranges_per_stream,
-            life_s=limits.ended_stream_s,
-            ended_max=limits.ended_streams_max,
+            window=constants.STREAM_WINDOW,
+            ranges_max=_MISSING_RANGES_MAX,
+            life_s=constants.ENDED_STREAM_S,
+            ended_max=constants.ENDED_STREAMS_MAX,
             horizons=topology.horizons,
         )
         self._alarm: Final = topology.timers.alarm(self._streams.expire)
@@ -290,7 +294,7 @@ class InboundMessages:
         failed = bool(run.flags & FAILED)
         error: BusError | None = None
         if body is None:
-            limit = self._topology.limits.message_bytes_max
+            limit = self._topology.config.message_bytes_max
             got = int.from_bytes(run.bodies[0]) if run.flags & FOLLOWS else 0
             why = "the process of the caller has no memory for the answer"
             error = MessageTooLargeError(got or len(run.bodies[0]), limit, why)
@@ -429,5 +433,5 @@ class InboundMessages:
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """End the stream of a process that is lost or was restarted."""
-        self._alarm.by(now + self._topology.limits.ended_stream_s)
+        self._alarm.by(now + constants.ENDED_STREAM_S)
         self._streams.end(peer.name, now)

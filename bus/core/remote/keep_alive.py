@@ -46,7 +46,7 @@ class KeepAlive:
     def on_frame(self, peer: Peer, now: float) -> None:
         """Note that a frame, of any kind, arrived from a process."""
         # The first frame of a link, and one that ends its closing, set the alarm.
-        self._alarm.by(now + self._topology.limits.keep_alive_s)
+        self._alarm.by(now + self._topology.config.keep_alive_s)
         peer.received_at = now
         if peer.unresponsive:
             peer.unresponsive = False
@@ -69,23 +69,23 @@ class KeepAlive:
 
     def _on_due(self, now: float) -> float | None:
         """Send a PING on each silent link; handle peers that were silent too long."""
-        limits = self._topology.limits
+        config = self._topology.config
         if now - self._alarm.at > _PAUSE_S:
             self._on_pause(now - self._alarm.at, now)
         for peer in list(self._linked()):
-            if now >= peer.received_at + limits.lease_s and not peer.unresponsive:
+            if now >= peer.received_at + config.lease_s and not peer.unresponsive:
                 self._too_long(peer, now)
-            elif now >= _active_at(peer) + limits.keep_alive_s:
+            elif now >= _active_at(peer) + config.keep_alive_s:
                 self._ping(peer, now)
         return min(map(self._due_at, self._linked()), default=None)
 
     def _due_at(self, peer: Peer) -> float:
         """Return when the silence of a peer has a consequence, in seconds."""
-        limits = self._topology.limits
-        ping_at = _active_at(peer) + limits.keep_alive_s
+        config = self._topology.config
+        ping_at = _active_at(peer) + config.keep_alive_s
         if peer.unresponsive:
             return ping_at
-        return min(ping_at, peer.received_at + limits.lease_s)
+        return min(ping_at, peer.received_at + config.lease_s)
 
     def _on_pause(self, pause_s: float, now: float) -> None:
         """Count the silence of all peers as shorter by a pause of this process."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.local.actions import HangUp
 from bus.core.remote.handshake import (
     handshake,
@@ -83,10 +84,9 @@ class LinkTable:
         """Return when a link that does not open is dropped; None for an open link."""
         if link.state is LinkState.OPEN:
             return None
-        limits = self._topology.limits
         silent = link.state is LinkState.ACCEPTED
-        wait = limits.auth_timeout_s if silent else limits.connect_timeout_s
-        return link.since + wait
+        connect_s = self._topology.config.connect_timeout_s
+        return link.since + (constants.AUTH_TIMEOUT_S if silent else connect_s)
 
     def _drop_late(self, now: float) -> float | None:
         """Drop the links that do not open in time."""
@@ -113,7 +113,7 @@ class LinkTable:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
             self.masters.on_dialled(key[0], credentials.machine, now)
-        self._alarm.by(now + self._topology.limits.connect_timeout_s)
+        self._alarm.by(now + self._topology.config.connect_timeout_s)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
 
@@ -125,13 +125,13 @@ class LinkTable:
         If too many peers have sent no HELLO, the oldest of their links is closed, since
         a correct peer sends HELLO at once (BUS-SEC-9).
         """
-        limits = self._topology.limits
-        self._alarm.by(now + min(limits.auth_timeout_s, limits.connect_timeout_s))
+        connect_s = self._topology.config.connect_timeout_s
+        self._alarm.by(now + min(constants.AUTH_TIMEOUT_S, connect_s))
         self.by_number[number] = Link(number, None, now, credentials=credentials)
         silent = [
             each for each in self.by_number.values() if each.state is LinkState.ACCEPTED
         ]
-        if len(silent) > limits.unauthenticated_links:
+        if len(silent) > constants.UNAUTHENTICATED_LINKS:
             self._topology.complain(
                 f"the link with {silent[0].who} is closed: too many: {len(silent)}"
             )

@@ -369,7 +369,7 @@ class MachineDialler(Masters):
                     self._topology.lose(peer, now)
         until = self._silent.get(machine)
         if until == math.inf:
-            self._silent[machine] = now + self._topology.limits.lease_s
+            self._silent[machine] = now + self._topology.config.lease_s
         elif until is not None and until <= now:
             self.on_machine_gone(machine)
         self.redial(key, now)

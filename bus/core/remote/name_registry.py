@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.local.actions import Evict
 from bus.core.remote.pending_names import PendingNames
 from bus.core.remote.user_routing_table import User, UserRoutingTable
@@ -228,7 +229,7 @@ class NameRegistry:
             )
             peer.session.send_control(Error(reason=Reason.ACCESS, id=frame.id))
             return False
-        most = self._topology.limits.public_tasks_per_process
+        most = constants.PUBLIC_TASKS_PER_PROCESS
         present = self.users.find(frame.name)
         more = present is None or present.owner != peer.key
         if more and self.users.count(peer.key) >= most:

@@ -119,7 +119,7 @@ class OutboundMessages:
 
     def _room(self, relay: Relay) -> int:
         """Return how many messages may be posted now; may drop the oldest command."""
-        room = self._topology.limits.relay_queue - relay.queued
+        room = self._topology.config.task_fifo_messages - relay.queued
         if room > 0:
             return room
         if relay.entry.overflow != "drop-oldest":
@@ -128,12 +128,12 @@ class OutboundMessages:
         return 1
 
     def _no_memory(self, size: int) -> MessageTooLargeError:
-        limit = self._topology.limits.message_bytes_max
+        limit = self._topology.config.message_bytes_max
         why = "this process has no memory to encode it"
         return MessageTooLargeError(size, limit, why)
 
     def _full_error(self, relay: Relay) -> BusFullError:
-        limit = self._topology.limits.relay_queue
+        limit = self._topology.config.task_fifo_messages
         return BusFullError(f"the relay of {relay.entry.name!r}", limit)
 
     def _post(self, relay: Relay, outbound_runs: Sequence[OutboundRun]) -> None:
@@ -148,7 +148,7 @@ class OutboundMessages:
         it, and nothing is sent before that.
         """
         most = relay.peer.message_bytes_max
-        less = most < self._topology.limits.message_bytes_max
+        less = most < self._topology.config.message_bytes_max
         if less and relay.queued_bytes > most:
             for message, length in relay.take_oversized():
                 self._topology.fail([message], MessageTooLargeError(length, most))
@@ -202,7 +202,7 @@ class OutboundMessages:
         # of another bus has had a proxy since the question came.
         source = self._relays.with_number(self._relays.proxies.sender(question._to))
         own, most = (
-            self._topology.limits.message_bytes_max,
+            self._topology.config.message_bytes_max,
             relay.peer.message_bytes_max,
         )
         flags, body = pack_answer(payload, error, own)

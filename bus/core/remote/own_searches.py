@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.address import ANY_MACHINE, Address
+from bus.core import constants
 from bus.core.hooks import Moves
 from bus.core.peer.peer import characteristics
 from bus.core.remote.requests import HOPS, Request
@@ -254,7 +255,7 @@ class OwnSearches:
         if not denied:
             error = BusFullError(
                 "the list of searches of another process",
-                self._topology.limits.searches_per_process,
+                constants.SEARCHES_PER_PROCESS,
                 "searches",
             )
         self._manager.parked.fail(name, error, self._topology.todo)

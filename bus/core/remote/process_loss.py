@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -72,9 +74,8 @@ class ProcessLoss:
 
     def _lost_at(self, peer: Peer) -> float:
         """Return when a process without a link counts as lost, in seconds."""
-        limits = self._topology.limits
-        wait = limits.relink_timeout_s if peer.bound else limits.connect_timeout_s
-        return peer.since + wait
+        connect_s = self._topology.config.connect_timeout_s
+        return peer.since + (constants.RELINK_TIMEOUT_S if peer.bound else connect_s)
 
     def lose(self, peer: Peer, now: float) -> None:
         """Declare a process lost: a later process of its name is another peer."""

@@ -13,6 +13,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from bus.core import constants
 from bus.core.local.actions import Dial, Vacate
 from bus.core.local.routing_table import Entry
 from bus.core.peer.relay import AUDIENCE, Relay, RelayState
@@ -109,7 +110,7 @@ class Relays:
     def introduce(self, tasks: Iterable[Entry]) -> None:
         """Introduce public tasks to the master now, if ``eager_relays`` is set."""
         master = self._topology.master()
-        if master is not None and self._topology.limits.eager_relays:
+        if master is not None and self._topology.config.eager_relays:
             for task in tasks:
                 master.announce(self.with_number(task), task.relay)
 
@@ -179,12 +180,11 @@ class Relays:
         if relay is None:
             if peer.has_departed(task.relay):
                 return None
-            limits = self._topology.limits
-            if len(peer.relays) >= (most := limits.relays_per_process):
+            if len(peer.relays) >= (most := constants.RELAYS_PER_PROCESS):
                 if provisional:
                     return None
                 raise WireError(f"more than {most} tasks need relays")
-            relay = Relay(peer, task, now, limits=limits)
+            relay = Relay(peer, task, now, config=self._topology.config)
             machine, own = task.id.machine, self._topology.me.machine
             address = address or self._topology.address(machine, task.name)
             relay.entry = Entry(
@@ -355,7 +355,7 @@ class Relays:
             if self.may_expire(relay):
                 self._forget(relay, [])
             elif _is_provisional(relay):  # its last message ends without a call here
-                again_at = now + self._topology.limits.linger_s
+                again_at = now + constants.LINK_LINGER_S
         return None if again_at == math.inf else again_at
 
     @staticmethod
@@ -364,7 +364,7 @@ class Relays:
         return _is_provisional(relay) and relay.opened and not relay.busy
 
     def _expires_at(self, relay: Relay) -> float:
-        return relay.since + self._topology.limits.connect_timeout_s
+        return relay.since + self._topology.config.connect_timeout_s
 
     def _drop_settled(self) -> None:
         """Drop the first relays that are confirmed or released.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core import wire
+from bus.core import constants, wire
 from bus.core.hooks import Hooks, Row
 from bus.core.remote.control_frames import ControlFrames
 from bus.core.remote.idle_links import IdleLinks
@@ -306,7 +306,7 @@ class RemoteManager:
     def flush(self, now: float) -> list[Action]:
         """Put collected frames on the links; close links whose peer does not read."""
         silent: list[tuple[Link, str]] = []
-        most = self.topology.limits.backlog_frames
+        most = constants.BACKLOG_FRAMES
         for peer in self.topology.peers.values():
             link = peer.session.link
             if link is not None:

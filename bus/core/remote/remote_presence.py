@@ -52,7 +52,7 @@ class RemotePresence:
     ) -> None:
         """Record that a peer has answered a watch or a subscription of this process."""
         # A peer that has not joined announces no departure to this process.
-        until = None if peer.joined else now + self._topology.limits.connect_timeout_s
+        until = None if peer.joined else now + self._topology.config.connect_timeout_s
         self._alarm.by(until)
         self._topology.todo += self._own.on_appeared(
             task.id, address, task.incarnation, until
@@ -90,14 +90,14 @@ class RemotePresence:
         return bool(gone)
 
     def _doubt(self, peer: Peer, now: float) -> None:
-        topology, limits = self._topology, self._topology.limits
+        topology, config = self._topology, self._topology.config
         abroad = peer.machine != topology.me.machine
         if topology.is_master and not abroad:
             return  # no slave announces the tasks of other processes
         # A machine that was silent for the lease has no other master that could join.
         # In this machine silence proves nothing, since a process may be stopped.
         last = peer.received_at if abroad else now
-        until = min(now + limits.connect_timeout_s, max(now, last + limits.lease_s))
+        until = min(now + config.connect_timeout_s, max(now, last + config.lease_s))
         self._alarm.by(until)
         for tasks in (self._own, self._passed_on):
             tasks.doubt(peer.machine if topology.is_master else None, until)
@@ -111,7 +111,7 @@ class RemotePresence:
 
     def _on_due(self, now: float) -> float | None:
         """Drop the tasks in doubt that no process has confirmed in time."""
-        again_at = now + self._topology.limits.connect_timeout_s
+        again_at = now + self._topology.config.connect_timeout_s
         for number in self._own.overdue(now, again_at):
             self._topology.todo += self._own.on_disappeared(number)
         self._withdraw(self._passed_on.overdue(now, again_at))

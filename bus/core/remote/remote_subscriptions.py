@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core import constants
 from bus.core.hooks import Hooks, Row
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.peer.peer import characteristics
@@ -211,8 +212,9 @@ class RemoteSubscriptions:
         Raises:
             WireError: it exceeds the bound for the peer itself.
         """
-        asker, limits = (frame.id.machine, frame.id.process), self._topology.limits
-        most, in_all = limits.subscriptions_per_process, limits.subscriptions_in_all
+        asker = frame.id.machine, frame.id.process
+        most = constants.SUBSCRIPTIONS_PER_PROCESS
+        in_all = constants.SUBSCRIPTIONS_IN_ALL
         if not self.ledger.has_room(frame.id, most, in_all):
             full = self.ledger.count(asker) >= most
             if full and asker == peer.key:
@@ -327,7 +329,7 @@ class RemoteSubscriptions:
             if request.origin is peer:
                 self._on_use_ended(request)
         for request in self.ledger.lose(peer, self._heir):
-            self._adoption_alarm.by(now + self._topology.limits.connect_timeout_s)
+            self._adoption_alarm.by(now + self._topology.config.connect_timeout_s)
             self._check_adopted(request, now)
         self._confirmations.on_process_lost(peer, self.ledger.get)
         if any(map(self._relays.audience, peer.relays.values())):
@@ -380,7 +382,7 @@ class RemoteSubscriptions:
         for request in self._adopted():
             self._check_adopted(request, now)
         if self._adopted():
-            return now + self._topology.limits.connect_timeout_s
+            return now + self._topology.config.connect_timeout_s
         return None
 
     def _adopted(self) -> list[Request[Subscribe]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core import constants
 from bus.core.peer.peer import characteristics
 from bus.core.remote.own_searches import OwnSearches
 from bus.core.remote.requests import (
@@ -114,8 +115,7 @@ class Resolver:
                 return
             if self.own.moves.answers(peer, frame):
                 return
-        limits = self._topology.limits
-        most, in_all = limits.searches_per_process, limits.searches_in_all
+        most, in_all = constants.SEARCHES_PER_PROCESS, constants.SEARCHES_IN_ALL
         if not self.ledger.has_room(frame.id, most, in_all):
             self._refuse(peer, frame.id)
             return

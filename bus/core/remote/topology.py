@@ -21,9 +21,9 @@ from bus.core.wire import RequestId, Role
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from bus.config import BusConfig
     from bus.core.local.actions import Action
     from bus.core.local.trace import TraceSink
-    from bus.core.peer.limits import Limits
     from bus.core.streams.incoming_streams import Horizons
     from bus.core.timers import Alarm
     from bus.core.wire import Frame, Identity
@@ -69,11 +69,11 @@ class Topology:
         "addresses",
         "await_link",
         "complain",
+        "config",
         "counters",
         "drop_peer",
         "horizons",
         "key",
-        "limits",
         "lose",
         "me",
         "message_alarm",
@@ -91,7 +91,7 @@ class Topology:
         self,
         me: Identity,
         *,
-        limits: Limits,
+        config: BusConfig,
         nonces: Iterator[int],
         addresses: tuple[str, ...],
         outside: Callable[[], tuple[str, ...]],
@@ -102,7 +102,7 @@ class Topology:
         self.me: Final = me
         self.key: Final[Key] = (me.machine, me.process)
         self.role: Role = me.role
-        self.limits: Final = limits
+        self.config: Final = config
         self.complain: Final = complain
         self.trace_sink: Final = trace_sink
         self.horizons: Final = horizons
@@ -136,14 +136,14 @@ class Topology:
             own=self.me.incarnation,
             incarnation=incarnation,
             nonce=next(self._nonces),
-            limits=self.limits,
+            config=self.config,
             ack_alarm=self.ack_alarm,
         )
         peer = Peer(
             key,
             session,
             now,
-            limits=self.limits,
+            config=self.config,
             counters=self.counters,
             message_alarm=self.message_alarm,
         )

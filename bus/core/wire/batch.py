@@ -37,6 +37,7 @@ __all__ = [
     "Run",
     "decode_batch",
     "encode_batch",
+    "frame_bytes_max",
 ]
 
 # An empty message is some 50 times as large in memory as on the wire.
@@ -85,7 +86,6 @@ assert _CHECKED.size == _HEAD.size
 FRAME_BYTES_MAX: Final = (
     _HEADER.size + MESSAGES_MAX * (_HEAD.size + _LENGTH.size) + BATCH_BYTES_MAX
 )
-
 _KINDS: Final = {each.value: each for each in Kind}  # faster than a call of `Kind`
 _FLAGS_ALL: Final = WANTS_REPLY | FAILED | LEASED | RAW | FOLLOWS
 # With RAW the body is a payload, so it is no error. Errors are too short for shared
@@ -96,6 +96,15 @@ _FLAGS: Final = frozenset(
     if not (flags & FAILED and flags & (RAW | LEASED))
     and not (flags & LEASED and flags & FOLLOWS)
 )
+
+
+def frame_bytes_max(message_bytes_max: int) -> int:
+    """Return the maximum length of a frame on a link to a process, in bytes.
+
+    message_bytes_max: its longest message. Messages that are sent together may be
+      longer (BUS-CHAN-6).
+    """
+    return max(message_bytes_max, FRAME_BYTES_MAX)
 
 
 class Run(Struct, frozen=True, gc=False):
