@@ -147,15 +147,11 @@ class Receiver:
         if not run.subscriptions:
             callback = self._on_command
             return None if callback is None else (callback, self._reference)
-        for each in run.subscriptions:
-            if not each.active:
-                alive = _alive(run.subscriptions)
-                if not alive:
-                    return None
-                run.subscriptions = alive
-                break
-        first = run.subscriptions[0]
-        return first._callback, first.reference
+        alive = _alive(run.subscriptions)
+        if not alive:
+            return None
+        run.subscriptions = alive
+        return alive[0]._callback, alive[0].reference
 
     def on_run_begun(self, run: InboundRun) -> None:
         """Note that the task starts to read a run."""
@@ -392,7 +388,10 @@ class Receiver:
 
 
 def _alive(subscriptions: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(each for each in subscriptions if each.active)
+    for each in subscriptions:
+        if not each.active:
+            return tuple([each for each in subscriptions if each.active])
+    return subscriptions  # as nearly always
 
 
 def _end_proxy(exchange: Exchange, task: Entry) -> None:

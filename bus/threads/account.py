@@ -296,7 +296,7 @@ class Account:
         """Return True if a message of ``size`` bytes does not fit; takes no lock."""
         unread = self.unread
         return unread >= self._messages_max or (
-            self.unread_bytes + size > self._bytes_max and unread > 0
+            unread > 0 and self.unread_bytes + size > self._bytes_max
         )
 
     def extract(
