@@ -15,6 +15,7 @@ from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, memory_of
 from tests.kit.comm_threads import held as comm_held
+from tests.kit.constants import configured
 from tests.kit.inspection import all_acknowledged
 from tests.kit.tasks import ignore
 from tests.links.real import Far
