@@ -356,8 +356,9 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # The action was not begun, so it goes back. Only a reply, a report or a
-                # feature's action may have begun: to repeat it is harmless.
+                # The action was not begun, so it goes back. Only a reply, a report, a
+                # confirmation or a feature's action may have begun: to repeat it is
+                # harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -377,6 +378,10 @@ class Exchange:
             message._source.mailbox.client.on_undeliverable(message, action.error)
             # Not before: an interrupt puts it back, and a repeated report is harmless.
             self._taken = None
+            return
+        if type(action) is Settled:
+            action.callback()
+            self._taken = None  # not before, as above
             return
         if type(action) is Open:
             self._open(action.entry, action.messages)
@@ -400,8 +405,6 @@ class Exchange:
         match action:
             case Confirm(entry):
                 entry.mailbox.client.on_confirmed()
-            case Settled(tell):
-                tell()
             case Evict(entry, error):
                 told = entry.mailbox.client.on_evicted(entry, error)
                 self.deregister(entry, final=False)
