@@ -72,7 +72,8 @@ class RemoteManager:
 
     Args:
         topology: this process, and its peers.
-        manager: of this process's own tasks; reports to `TaskAnnouncer` from now on.
+        manager: of this process's own tasks; reports to `TaskAnnouncer` from `begin`
+          on. Before that, the process is alone.
         host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
         master: the addresses on which the master of its machine listens.
@@ -155,7 +156,6 @@ class RemoteManager:
         self._rows: Final = {row.kind: row for row in self._table()}
         # An attribute, so that a notification pays for no further call.
         self.subscribed_peers: Callable[[Entry], list[Peer]] = _no_peers
-        manager.remote = self.task_announcer  # last: from now on tasks call it
 
     # Messages of tasks of this process.
 
@@ -206,6 +206,8 @@ class RemoteManager:
             self._hooks.append(hooks)
             self._rows.update((row.kind, row) for row in hooks.frames)
             self.subscribed_peers = hooks.peers or self.subscribed_peers
+        # Not before: no feature would record where a departing task goes on.
+        self.manager.remote = self.task_announcer
         self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
         self.links.dialler.dial()
