@@ -379,10 +379,6 @@ class Exchange:
             # Not before: an interrupt puts it back, and a repeated report is harmless.
             self._taken = None
             return
-        if type(action) is Settled:
-            action.callback()
-            self._taken = None  # not before, as above
-            return
         if type(action) is Open:
             self._open(action.entry, action.messages)
             return
@@ -394,6 +390,10 @@ class Exchange:
             except MemoryError:
                 self._taken = action  # it has the messages that are left
                 raise
+            return
+        if type(action) is Settled:
+            action.callback()
+            self._taken = None  # not before, as above
             return
         if (perform := self.performers.get(type(action))) is not None:
             self._perform(perform, action)
