@@ -14,6 +14,7 @@ from bus.api.arguments import (
 from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.reentry import guarded
 from bus.api.run_callback import run_callback
+from bus.core.local.actions import Action
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.remote_tasks import PresenceReport
 from bus.core.local.routing_table import Entry
@@ -107,16 +108,12 @@ class Subscription(Uncopyable):
             self._then()
 
     def _start(self, settled: Callable[[], object] | None = None) -> None:
-        """Subscribe; cancel at once if the task deregisters meanwhile.
+        """Subscribe; see `_begin`.
 
         settled: called once all processes have the subscription.
         """
-        _interests_of(self._entry)[self] = None
-        exchange = self._exchange
-        manager = exchange.manager
-        exchange.decide(lambda: subscriptions_of(manager).subscribe(self, settled))
-        if self._entry.host is None:
-            self.cancel()
+        manager = self._exchange.manager
+        _begin(self, lambda: subscriptions_of(manager).subscribe(self, settled))
 
 
 class Watch(Uncopyable):
@@ -164,13 +161,10 @@ class Watch(Uncopyable):
         self._exchange.decide_remote(lambda: subscriptions_of(manager).unwatch(self))
 
     def _start(self) -> None:
-        """Begin the watch; cancel at once if the task deregisters meanwhile."""
-        _interests_of(self._entry)[self] = None
+        """Begin the watch; see `_begin`."""
         self._exchange.performers[PresenceReport] = _post
         manager = self._exchange.manager
-        self._exchange.decide(lambda: subscriptions_of(manager).watch(self))
-        if self._entry.host is None:
-            self.cancel()
+        _begin(self, lambda: subscriptions_of(manager).watch(self))
 
     def _on_presence(self, seen: Presence, receiver: Client) -> None:
         """Call the callback, in the thread that hosts the task."""
@@ -337,6 +331,24 @@ class _AwaitedConfirmation(AwaitedOutcome[bool]):
                 raise UnknownTaskError(self._entry.name)
         if not subscription.active:
             there._lifetime.check()
+
+
+def _begin(
+    interest: Subscription | Watch, decision: Callable[[], list[Action]]
+) -> None:
+    """Begin an interest; cancel it at once if its task deregisters meanwhile."""
+    exchange = interest._exchange
+    try:
+        _interests_of(interest._entry)[interest] = None
+        exchange.decide(decision)
+    except BaseException:
+        # An interrupt: the caller gets no interest that it could cancel. Another thread
+        # may wait for an action of the decision.
+        interest.cancel()
+        exchange.act()
+        raise
+    if interest._entry.host is None:
+        interest.cancel()
 
 
 def _post(report: PresenceReport, *_: object) -> None:

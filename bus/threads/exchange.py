@@ -345,8 +345,9 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # The action was not begun, so it goes back. Only a reply, a report or a
-                # feature's action may have begun: to repeat it is harmless.
+                # The action was not begun, so it goes back. Only a reply, a report, a
+                # confirmation or a feature's action may have begun: to repeat it is
+                # harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -379,6 +380,10 @@ class Exchange:
                 self._taken = action  # it has the messages that are left
                 raise
             return
+        if type(action) is Settled:
+            action.callback()
+            self._taken = None  # not before, as above
+            return
         if (perform := self.performers.get(type(action))) is not None:
             self._perform(perform, action)
             # Not before: an interrupt puts it back, and the performer continues it. No
@@ -389,8 +394,6 @@ class Exchange:
         match action:
             case Confirm(entry):
                 entry.mailbox.client.on_confirmed()
-            case Settled(tell):
-                tell()
             case Evict(entry, error):
                 told = entry.mailbox.client.on_evicted(entry, error)
                 self.deregister(entry, final=False)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 import bus as package
 from bus import Presence
+from bus.api.awaited_outcome import AwaitedOutcome
+from bus.core.local.actions import Settled
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.remote import NoAudiences
 from bus.core.local.remote_tasks import PresenceReport
@@ -15,11 +18,13 @@ from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
 from tests.strikes import everywhere
-from tests.support import LIMIT_S, Threads
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from bus import Incoming
+    from bus import Bus, Incoming
     from tests.strikes import Blow
+
+BESIDE = ("master", "slave")
 
 
 @pytest.mark.deep
@@ -82,6 +87,75 @@ def test_an_interrupted_report_reaches_its_watch_once() -> None:
                 while here.poll(0):
                     pass
                 assert seen == [presence]
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run).result(LIMIT_S)
+
+
+@clause("BUS-MSG-19")
+@pytest.mark.parametrize(
+    "place",
+    ["alone", *(pytest.param(each, marks=pytest.mark.deep) for each in BESIDE)],
+)
+def test_an_interrupted_subscription_lets_no_notifier_wait_on(place: str) -> None:
+    """Either it has ended, or the notifier learns of it; so it does of the next one."""
+
+    def strikes(bus: Bus) -> None:
+        here, exchange = bus.here(), bus._exchange
+        news = bus.register("news", thread=here)
+        local = subscriptions_of(exchange.manager)
+
+        def case(interrupted: Blow) -> None:
+            told: list[bool] = []
+            then = told.append
+            reader = bus.register("reader", thread=here)
+            exchange.decide(lambda: local.await_subscribers(news._entry, 1, then))
+
+            interrupted(lambda: reader.subscribe("news", print))
+
+            until(lambda: bool(told) or not news._entry.audience, "it ends, or is told")
+            reader.subscribe("news", print)
+            until(lambda: bool(told), "it is told")
+            assert set(told) == {True}
+            exchange.decide_remote(lambda: local.forget_subscribers(then))
+            reader.deregister()
+            here.poll(0)
+            assert local.subscriptions.all() == []
+
+        everywhere(case, packages=(package,))
+
+    def run() -> None:
+        with memory_bus(process="first", config=PATIENT) as first:
+            if place == "alone":
+                strikes(first)
+                return
+            with memory_bus(process="second", beside=first, config=PATIENT) as second:
+                strikes(first if place == "master" else second)
+
+    with Threads() as threads:
+        threads.start(run).result(LIMIT_S)
+
+
+@clause("BUS-MSG-18", "BUS-MSG-19")
+def test_an_interrupt_loses_no_confirmation() -> None:
+    """The thread that is interrupted may perform it for another one that waits."""
+
+    def run() -> None:
+        with memory_bus(config=PATIENT) as bus:
+            exchange = bus._exchange
+            task = bus.register("task", thread=bus.here())
+            entry, host = task._entry, task._entry.host
+
+            def case(interrupted: Blow) -> None:
+                wait = AwaitedOutcome[bool](entry, host)
+                exchange._todo.append(Settled(partial(wait.on_outcome, True)))
+
+                interrupted(exchange.act)
+
+                exchange.act()
+                assert wait.outcome
 
             everywhere(case, packages=(package,))
 

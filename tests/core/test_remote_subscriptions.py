@@ -1,4 +1,4 @@
-"""How the subscriptions of a process begin: at the first one, or among others."""
+"""How the features of a process begin: at their first use, or among others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from bus.core.local.local_subscriptions import subscriptions_of
 from bus.core.local.remote import NoAudiences
+from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.registration import Visibility
 from bus.specification import Specification
@@ -45,3 +46,21 @@ def test_what_a_process_wants_before_it_joins_others_is_asked_of_them(
 
     assert isinstance(local.remote, RemoteSubscriptions)
     assert list(local.remote.own) == [("m1", "news", presence)]
+
+
+@clause("BUS-MOVE-9")
+def test_a_process_is_alone_until_its_features_record_the_departures() -> None:
+    """Else a departure would be announced, and its new address recorded nowhere."""
+    remote = Master("m1").remote
+    manager = remote.manager
+    entry, _ = manager.register("f", Visibility.PUBLIC, "bus1", "host", "box")
+    assert manager.remote is None
+    entry.moved_to = "ism://m2/f"
+    manager.leave(entry)
+
+    remote.begin(0.0)
+    manager.on_emptied(entry, [], 0.0, final=False)
+
+    moves = remote.resolver.own.moves
+    assert isinstance(moves, NewAddresses)
+    assert moves.by_name == {"f": ("ism://m2/f", 5.0)}

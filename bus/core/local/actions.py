@@ -121,7 +121,10 @@ class Confirm(Struct, frozen=True):
 
 
 class Settled(Struct, frozen=True):
-    """Call the function that a thread passed for the confirmation of its request."""
+    """Call the function that a thread passed for the confirmation of its request.
+
+    The driver may call it again after an interrupt.
+    """
 
     callback: Callable[[], object]
 

@@ -106,7 +106,7 @@ class LocalSubscriptions:
             self.unsubscribe(subscription)
         for watch in self.watches.of(entry):
             self.unwatch(watch)
-        actions = self._settle_awaited(lambda each, _: each is entry, outcome=False)
+        actions = self.review_subscribers()
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
             actions += self.remote_tasks.on_departure(entry.address)
         return actions
@@ -144,11 +144,9 @@ class LocalSubscriptions:
     ) -> list[Action]:
         """Call a function once a task has ``count`` subscribers (BUS-MSG-19).
 
-        then: called with True then, or with False once the task departs; until
-          `forget_subscribers`.
+        then: called with True then, or with False once the task departs; perhaps
+          repeatedly, until `forget_subscribers`.
         """
-        if entry not in self._table:
-            return [Settled(partial(then, False))]
         self._awaited[then] = entry, count
         return self.review_subscribers()
 
@@ -157,30 +155,25 @@ class LocalSubscriptions:
         self._awaited.pop(then, None)
 
     def review_subscribers(self) -> list[Action]:
-        """End the waits of the tasks that now have enough subscribers."""
-        return self._settle_awaited(self._has_subscribers, outcome=True)
+        """Report to the waits of the tasks that have departed, or enough subscribers.
 
-    def _has_subscribers(self, entry: Entry, count: int) -> bool:
-        """Return True if a task has that many subscribers.
+        A wait is kept until its caller forgets it: if an interrupt of this decision
+        loses the actions, the next one repeats them.
+        """
+        return [
+            Settled(partial(then, entry in self._table))
+            for then, (entry, count) in self._awaited.items()
+            if entry not in self._table or self._subscribers_of(entry) >= count
+        ]
+
+    def _subscribers_of(self, entry: Entry) -> int:
+        """Return the number of subscribers of a task.
 
         Each task of this process counts, and each other process with a subscriber: the
         number of subscribing tasks there is unknown here.
         """
         remote = 0 if self.remote is None else self.remote.subscribers_of(entry)
-        return len(entry.audience) + remote >= count
-
-    def _settle_awaited(
-        self, is_over: Callable[[Entry, int], bool], *, outcome: bool
-    ) -> list[Action]:
-        """End the waits for subscribers that are over."""
-        over = [
-            then
-            for then, (entry, count) in self._awaited.items()
-            if is_over(entry, count)
-        ]
-        for then in over:
-            del self._awaited[then]
-        return [Settled(partial(then, outcome)) for then in over]
+        return len(entry.audience) + remote
 
     def unsubscribe(self, subscription: Interest) -> bool:
         """End a subscription; False if it had ended."""

@@ -70,7 +70,8 @@ class RemoteManager:
 
     Args:
         topology: this process, and its peers.
-        manager: of this process's own tasks; reports to `TaskAnnouncer` from now on.
+        manager: of this process's own tasks; reports to `TaskAnnouncer` from `begin`
+          on. Before that, the process is alone.
         host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
         master: the addresses on which the master of its machine listens.
@@ -153,7 +154,6 @@ class RemoteManager:
         self._rows: Final = {row.kind: row for row in self._table()}
         # An attribute, so that a notification pays for no further call.
         self.subscribed_peers: Callable[[Entry], list[Peer]] = _no_peers
-        manager.remote = self.task_announcer  # last: from now on tasks call it
 
     # Messages of tasks of this process.
 
@@ -201,6 +201,8 @@ class RemoteManager:
         for feature in self._features:
             # Here, under the lock: tasks of other buses may use this one already.
             self.add_hooks(feature(self))
+        # Not before: no feature would record where a departing task goes on.
+        self.manager.remote = self.task_announcer
         self._parked_alarm.by(self.manager.parked.next_deadline())
         self.name_registry.begin(now, others)
         self.links.dialler.dial()

@@ -223,6 +223,8 @@ class Requests(Generic[Asked]):
 
     def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
         """Drop a request, and cancel it at the peers that it was forwarded to."""
+        if request.frame.id not in self._by_id:
+            return  # an interrupt has ended the decision that was to keep it
         self._forget(request.frame.id)
         frame: Search | Subscribe = request.frame
         ends = Cancel if isinstance(frame, Search) else Unsubscribe
