@@ -30,7 +30,7 @@ from bus.snapshot import (
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bus.api.receiver import Receiver
     from bus.core.local.routing_table import Entry
@@ -65,11 +65,12 @@ def inspect(
     comm = exchange.comm
     sent, peers = _NOTHING, tuple[PeerInfo, ...]()
     machines: list[MachineInfo] = []
+    ignored: Mapping[str, int] = {}
     if comm is not None:
         sent, peers = exchange.query(lambda: _of_others(comm.remote))
-        machines = exchange.query(
-            lambda: comm.remote.links.masters.known(_sync.monotonic())
-        )
+        masters = comm.remote.links.masters
+        machines = exchange.query(lambda: masters.known(_sync.monotonic()))
+        ignored = dict(masters.ignored_announcements())
     hosted = [(entry, entry.host) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
@@ -85,7 +86,7 @@ def inspect(
         sent=sent,
         notifying=None if comm is None else _notifying(comm),
         machines=tuple(machines),
-        ignored_announcements={} if comm is None else dict(comm.ignored_announcements),
+        ignored_announcements=ignored,
         shared_memory=None if comm is None else comm.bodies.info(),
     )
 

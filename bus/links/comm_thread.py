@@ -42,7 +42,7 @@ from queuebroker import _sync
 from queuebroker.errors import BrokerClosedError, QueueBrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from bus.config import BusConfig
     from bus.core.hooks import Watcher
@@ -199,11 +199,6 @@ class CommThread:
         self._ended = True
         self._run_late_requests()
         return True
-
-    @property
-    def ignored_announcements(self) -> Mapping[str, int]:
-        """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
-        return self._policy.ignored_announcements()
 
     def _begin(self, slaves: Sequence[str]) -> list[Action]:
         """Announce the local tasks, and pass on the searches for their addressees.

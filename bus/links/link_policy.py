@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bus.rights import Credentials
     from queuebroker.channel.message_queue import MessageQueue
@@ -74,12 +74,6 @@ class LinkPolicy(Protocol):
             PermissionError: the listener there is not trusted (BUS-SEC-2), or does not
               admit this process.
             QueueBrokerError, OSError, ValueError: there is no link for another reason.
-        """
-
-    def ignored_announcements(self) -> Mapping[str, int]:
-        """Return the number of ignored announcements, by reason (BUS-DISC-11).
-
-        Any thread may call this.
         """
 
     def on_end(self) -> None:

@@ -134,6 +134,7 @@ class MachineDiscovery:
     def start(self) -> None:
         """Announce this machine, and listen for others."""
         if self._announcer is not None:
+            self._dialler.ignored = self.rejected
             self._announcer.start()
 
     # The host of the announcer.
@@ -164,9 +165,15 @@ class MachineDiscovery:
 
     def on_event(self, event: Event) -> None:
         """Let the comm thread decide on a change of the known machines."""
-        machines = self._comm.remote.links.masters
-        assert isinstance(machines, MachineDialler)
-        self._comm.decide(lambda: machines.on_event(event, _sync.monotonic()))
+        dialler = self._dialler
+        self._comm.decide(lambda: dialler.on_event(event, _sync.monotonic()))
+
+    @property
+    def _dialler(self) -> MachineDialler:
+        """The dialler of this process; once the comm thread has started."""
+        dialler = self._comm.remote.links.masters
+        assert isinstance(dialler, MachineDialler)
+        return dialler
 
     def report(self, text: str) -> None:
         """Log a line as soon as the comm thread holds no lock."""
@@ -295,9 +302,6 @@ class OtherMachines(Outside):
 
     def _prepare_discovery(self, comm: CommThread) -> None:
         self._discovery.prepare(comm, self._address, self._listeners.driver)
-
-    def ignored_announcements(self) -> Mapping[str, int]:
-        return self._discovery.rejected()
 
     def on_end(self) -> None:
         self._discovery.end()

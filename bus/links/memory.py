@@ -22,7 +22,7 @@ from queuebroker.meeting.queue_broker import QueueBroker
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from bus.config import BusConfig
     from bus.links.link_policy import LinkBroker
@@ -173,10 +173,6 @@ class MemoryNetwork:
     ) -> MessageQueue | None:
         """Connect to a broker of this process, and trust it."""
         return broker.connect(address, PORT, timeout=timeout_s)
-
-    def ignored_announcements(self) -> Mapping[str, int]:
-        """Return no number: no machine announces itself."""
-        return {}
 
     def on_end(self) -> None:
         """Do nothing: the other processes know what happens in this one."""

@@ -30,7 +30,7 @@ from queuebroker.errors import BrokerNameInUseError
 from queuebroker.sockets import SocketMessageQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from bus.config import BusConfig
@@ -112,9 +112,6 @@ class Outside:
     def credentials(self, _queue: MessageQueue) -> Credentials | None:
         """Return those of a process of another machine; None for one of this."""
         return None
-
-    def ignored_announcements(self) -> Mapping[str, int]:
-        return {}
 
     def on_end(self) -> None:
         pass
@@ -281,10 +278,6 @@ class SocketNetwork:
     def slaves(self) -> Sequence[str]:
         """Return the addresses of the other processes in the run directory."""
         return self.directory.slaves()
-
-    def ignored_announcements(self) -> Mapping[str, int]:
-        """Return the number of ignored announcements, by reason (BUS-DISC-11)."""
-        return self._outside.ignored_announcements()
 
     def on_end(self) -> None:
         """Announce to the other machines that this master ends."""

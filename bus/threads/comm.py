@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from bus.core.hooks import Bodies, Watcher
     from bus.core.local.actions import Action
@@ -58,10 +58,6 @@ class Comm(Protocol):
     @property
     def account(self) -> NotificationAccount:
         """The account of the notifications queued for all remote subscribers."""
-
-    @property
-    def ignored_announcements(self) -> Mapping[str, int]:
-        """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
 
     @property
     def bodies(self) -> Bodies:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig, MachineState, Network, open_bus
+from bus import BusConfig, MachineState, Network, Role, open_bus
 from bus.core.discovery.announcement_reader import AnnouncementReader, Rejection
 from bus.keys.machine_keys import GROUP_KEY
 from bus.links.announcer import Announcer
@@ -225,3 +225,5 @@ def test_a_port_that_another_program_has_is_named(
     text = f"127.0.0.1 to 127.255.255.255, UDP port {taken}: Address already in use"
     with pytest.raises(OSError, match=text), open_bus(machine="m", network=network):
         raise AssertionError
+    with open_bus(machine="m", role=Role.MASTER) as bus:  # the place is free again
+        assert bus.machine == "m"

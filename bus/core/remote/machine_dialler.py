@@ -26,7 +26,7 @@ from bus.core.wire import Error, LinkKind, Reason
 from bus.snapshot import MachineInfo, MachineState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from bus.core.discovery.discovery import Event
     from bus.core.discovery.machine_table import Machine
@@ -94,6 +94,7 @@ class MachineDialler(Masters):
       is due waits for its turn (`_DIALS_MAX`).
     failures: why the last dials failed, by machine.
     found_at: when discovery found a machine, or its restart, in seconds.
+    ignored: see `ignored_announcements`; that of the discovery, if there is one.
 
     Args:
         static: known addresses of the masters of other machines.
@@ -113,6 +114,7 @@ class MachineDialler(Masters):
         "conflicts",
         "failures",
         "found_at",
+        "ignored",
         "redial_at",
     )
 
@@ -131,6 +133,7 @@ class MachineDialler(Masters):
         self.redial_at: Final[dict[str, float]] = {}
         self.failures: Final = DialFailures()
         self.found_at: Final[dict[str, float]] = {}
+        self.ignored: Callable[[], Mapping[str, int]] = dict
         self._delays: Final[dict[str, float]] = {}
         # Machines whose master was restarted: a present link does not count.
         self._anew: Final[set[str]] = set()
@@ -473,6 +476,9 @@ class MachineDialler(Masters):
             *(self._info(None, None, [key], now) for key in unnamed),
             *(_conflict(each, now) for each in conflicts),
         ]
+
+    def ignored_announcements(self) -> Mapping[str, int]:
+        return self.ignored()
 
     def _info(
         self, name: str | None, peer: Peer | None, keys: list[str], now: float

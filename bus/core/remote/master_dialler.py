@@ -14,6 +14,8 @@ from bus.core.local.actions import Dial
 from bus.core.wire import LinkKind, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bus.core.local.actions import Action
     from bus.core.remote.link import Link
     from bus.core.remote.topology import Topology
@@ -147,6 +149,13 @@ class Masters:
     def known(self, _now: float) -> list[MachineInfo]:
         """Return the other machines that a master knows (BUS-DISC-13)."""
         return []
+
+    def ignored_announcements(self) -> Mapping[str, int]:
+        """Return the number of ignored announcements, by reason (BUS-DISC-11).
+
+        Any thread may call this.
+        """
+        return {}
 
     # Dials.
 
