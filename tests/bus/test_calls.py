@@ -40,10 +40,10 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
             return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
-    def resolve_later(self: Asker, *told: Any) -> None:
+    def resolve_later(self: Asker, *reported: Any) -> None:
         closed.set()
         assert looked.wait(LIMIT_S)
-        resolve(self, *told)
+        resolve(self, *reported)
 
     def cancel_and_tell(self: Questions, question: Question) -> bool:
         waited = cancel(self, question)
@@ -61,15 +61,15 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
 
 
 @clause("BUS-FLOW-5")
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("reported", [False, True])
 def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
-    monkeypatch: pytest.MonkeyPatch, *, told: bool
+    monkeypatch: pytest.MonkeyPatch, *, reported: bool
 ) -> None:
     """The question is closed, but the caller is not woken: it used to wait for ever."""
     interrupted, resolve = threading.Event(), Asker._resolve
 
     def strike(self: Asker, question: Any, answer: Any) -> None:
-        if not told:
+        if not reported:
             interrupted.set()
             return
         resolve(self, question, answer)
@@ -83,7 +83,7 @@ def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(Asker, "_resolve", strike)
-        if told:
+        if reported:
             monkeypatch.setattr(Call, "on_outcome", hear)
             assert task.call("doubler", 21, timeout=0.05) == 42
         else:

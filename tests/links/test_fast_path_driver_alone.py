@@ -260,11 +260,11 @@ def test_an_answer_tells_that_its_question_was_taken(
 ) -> None:
     """Unless its thread may be interrupted: the note of a read takes several steps."""
     alone = Alone()
-    taken, told = [object()], list[object]()
+    taken, reported = [object()], list[object]()
     alone.acknowledgement_tracker.take_single = lambda: taken
     remote: Any = SimpleNamespace(
         inbound_messages=SimpleNamespace(
-            on_extracted=lambda each, _now: told.extend(each)
+            on_extracted=lambda each, _now: reported.extend(each)
         )
     )
     monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
@@ -281,4 +281,4 @@ def test_an_answer_tells_that_its_question_was_taken(
 
     assert alone.fast_path_driver.answer(question, b"payload")
 
-    assert told == ([] if interrupted else taken)
+    assert reported == ([] if interrupted else taken)

@@ -22,10 +22,10 @@ QUEUE = LIMITS.relay_queue
 LENGTH = 3  # of a notification, in bytes
 
 
-def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
+def received(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
     """Return the positions, from 1, of the notifications that a task received."""
     sent = stage.world.counters.notifications[notifier.id]
-    counters = stage.world.counters.heard
+    counters = stage.world.counters.received
     return [
         at for at, each in enumerate(sent, start=1) if (each, hearer.id) in counters
     ]
@@ -80,7 +80,7 @@ def test_the_next_notification_reports_drops_since_the_loss_of_the_link(
     count, sent = QUEUE + 31, LIMITS.window  # sent on the link before its loss is known
     missing = 30 - sent
     for each in hearers:
-        assert heard(stage, each, notifier) == [
+        assert received(stage, each, notifier) == [
             *range(1, sent + 2),
             *range(32, count + 1),
         ]
@@ -109,7 +109,7 @@ def test_notifications_queued_for_a_process_are_bounded_in_bytes_too(
 
     sent, fit = LIMITS.window, bound // LENGTH
     missing = QUEUE - sent - fit
-    assert heard(stage, hearer, notifier) == [
+    assert received(stage, hearer, notifier) == [
         *range(1, sent + 1),
         *range(QUEUE - fit + 1, QUEUE + 1),
     ]
@@ -188,7 +188,7 @@ def test_a_gap_is_reported_once_however_often_the_link_is_lost(
     assert cuts
 
     sent = LIMITS.window
-    assert heard(stage, hearer, notifier) == [
+    assert received(stage, hearer, notifier) == [
         *range(1, sent + 1),
         *range(8, QUEUE + 8),
     ]
@@ -221,7 +221,7 @@ def test_no_gap_counts_what_was_sent_between_two_subscriptions(
     notifies(notifier, 1)
     stage.soon()
 
-    assert heard(stage, second, notifier) == [1, 3]
+    assert received(stage, second, notifier) == [1, 3]
     assert second.gaps == [0, 0]
 
 
@@ -241,7 +241,7 @@ def test_nothing_is_kept_of_a_notifier_that_has_left(
     notifies(other, QUEUE)
     stage.soon(3.0)
 
-    assert heard(stage, hearer, other) == [*range(1, QUEUE + 1)]
+    assert received(stage, hearer, other) == [*range(1, QUEUE + 1)]
     assert set(hearer.gaps) == {0}
     (peer,) = [
         each
