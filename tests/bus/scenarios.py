@@ -165,7 +165,7 @@ def nobody_takes_the_name(bench: Bench) -> None:
     lost: list[object] = []
     sender = bench.task("c", on_undelivered=lost.append)
     sender.command("b", 1, timeout=0)
-    serve(bench.bus, lambda: lost, "it is told")
+    serve(bench.bus, lambda: lost, "it is reported")
 
 
 def next_holder(bench: Bench) -> None:

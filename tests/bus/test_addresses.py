@@ -42,16 +42,16 @@ def test_a_name_alone_means_this_machine(bus: Bus) -> None:
 def test_each_form_of_an_address_of_ours_means_the_same(
     bus: Bus, form: str | Address
 ) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     x = bus.register("x", thread=bus.here(), on_command=lambda message: message.payload)
     hearer = bus.register("hearer", thread=bus.here())
-    hearer.subscribe(form, lambda message: heard.append(message.payload))
+    hearer.subscribe(form, lambda message: received.append(message.payload))
 
     assert bus.call(form, "hello") == "hello"
     assert bus.wait_for(form) == x.address
     x.notify("news")
     settle(bus)
-    assert heard == ["news"]
+    assert received == ["news"]
 
 
 @clause("BUS-NAME-3")
@@ -70,13 +70,13 @@ def test_a_message_waits_for_its_addressee_under_any_form(bus: Bus) -> None:
 @clause("BUS-NAME-5")
 def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None:
     with open_bus("one", machine="m") as one, open_bus("two", machine="m") as two:
-        heard: list[Any] = []
+        received: list[Any] = []
         u = two.register("u", thread=two.here(), on_command=lambda _: "two's")
         t = one.register("t", thread=one.thread())
         there = u.address
 
-        t.subscribe(there, lambda message: heard.append(message.payload))
-        t.watch(there, lambda news: heard.append(news.here))
+        t.subscribe(there, lambda message: received.append(message.payload))
+        t.watch(there, lambda news: received.append(news.here))
         u.notify("news")
         answers: list[Any] = []
         t.command("u", bus="two", on_response=answers.append)
@@ -86,8 +86,8 @@ def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None
 
         assert {one.payload for one in answers} == {"two's"}
         assert {str(one.responder) for one in answers} == {str(there)}
-        serve(two, lambda: len(heard) == 2, "it hears")
-        assert sorted(heard, key=str) == [True, "news"]
+        serve(two, lambda: len(received) == 2, "it hears")
+        assert sorted(received, key=str) == [True, "news"]
         with pytest.raises(UnresolvedError):
             t.call("u", timeout=0)
 

@@ -115,18 +115,18 @@ def test_a_process_that_is_alone_is_any_machine() -> None:
 
 @clause("BUS-NAME-8", "BUS-ROUTE-19")
 def test_a_name_that_no_machine_has_fails_with_an_error_that_says_so() -> None:
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     config = attrs.evolve(PATIENT, resolve_timeout_s=0.1)
     with machines("m1 m2", config) as (one, two):
-        sender = one.register("sender", on_undelivered=told.append)
+        sender = one.register("sender", on_undelivered=undelivered.append)
 
         sender.command(LOG, 1)
         with pytest.raises(UnresolvedError, match="neither this machine nor any"):
             one.call(LOG, 2)
 
-        until(lambda: len(told) == 1, "it is told")
-        assert isinstance(told[0].error, UnresolvedError)
-        assert told[0].to == LOG
+        until(lambda: len(undelivered) == 1, "it is reported")
+        assert isinstance(undelivered[0].error, UnresolvedError)
+        assert undelivered[0].to == LOG
         until(lambda: is_quiet(one) and is_quiet(two), "nothing is left")
 
 
@@ -156,16 +156,16 @@ def test_after_the_task_has_moved_the_next_command_finds_it(follows: bool) -> No
 
 @clause("BUS-NAME-8", "BUS-FLOW-1")
 def test_a_message_without_room_at_the_task_fails_like_any_other() -> None:
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     with memory_bus(config=PATIENT) as bus:
-        sender = bus.register("sender", on_undelivered=told.append)
+        sender = bus.register("sender", on_undelivered=undelivered.append)
         for number in range(4):
             sender.command(LOG, number)
         log = bus.register("log", thread=bus.here(), capacity=2)
 
-        until(lambda: len(told) == 2, "two have no room")
-        assert [each.payload for each in told] == [2, 3]
-        assert all(isinstance(each.error, BusFullError) for each in told)
+        until(lambda: len(undelivered) == 2, "two have no room")
+        assert [each.payload for each in undelivered] == [2, 3]
+        assert all(isinstance(each.error, BusFullError) for each in undelivered)
         assert [log.receive(0).payload for _ in range(2)] == [0, 1]
         assert is_quiet(bus)
 

@@ -40,10 +40,10 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
             return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
-    def respond_later(self: Asker, *told: Any) -> Response:
+    def respond_later(self: Asker, *reported: Any) -> Response:
         closed.set()
         assert looked.wait(LIMIT_S)
-        return response_to(self, *told)
+        return response_to(self, *reported)
 
     def cancel_and_tell(self: Questions, question: Question) -> bool:
         waited = cancel(self, question)
@@ -61,15 +61,15 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
 
 
 @clause("BUS-FLOW-5")
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("reported", [False, True])
 def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
-    monkeypatch: pytest.MonkeyPatch, *, told: bool
+    monkeypatch: pytest.MonkeyPatch, *, reported: bool
 ) -> None:
     """The question is closed, but the caller is not woken: it used to wait for ever."""
     interrupted = threading.Event()
 
     def strike(self: Call, response: Any) -> None:
-        if told:
+        if reported:
             self.outcome = response
         interrupted.set()
 
@@ -78,7 +78,7 @@ def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(Call, "on_outcome", strike)
-        if told:
+        if reported:
             assert task.call("doubler", 21, timeout=0.05) == 42
         else:
             with pytest.raises(CommandTimeoutError):

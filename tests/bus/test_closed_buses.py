@@ -137,14 +137,14 @@ def test_a_command_that_is_parked_as_its_bus_is_closed_fails(
 ) -> None:
     one, two = buses
     two._exchange.manager.resolve_timeout_s = 10 * LIMIT_S  # type: ignore[misc]
-    told: list[Undelivered] = []
-    t = one.register("t", on_undelivered=told.append)
+    undelivered: list[Undelivered] = []
+    t = one.register("t", on_undelivered=undelivered.append)
     close_when_resolved(monkeypatch, "_route", one, two)
 
     t.command("u", 1, bus="two", timeout=None)
 
-    until(lambda: bool(told), "it fails")
-    assert isinstance(told[0].error, UnresolvedError)
+    until(lambda: bool(undelivered), "it fails")
+    assert isinstance(undelivered[0].error, UnresolvedError)
     assert two._exchange.parked_expiry._check_at is None
     assert len(two._exchange.manager.parked) == 0
 
@@ -156,7 +156,7 @@ def test_messages_expire_after_the_thread_with_their_timer_has_ended(
 ) -> None:
     """foreign: True if that was a thread of another bus."""
     brief = attrs.evolve(PATIENT, resolve_timeout_s=0.05)
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     with memory_bus("one", config=brief) as one, memory_bus("two", config=brief) as two:
         join_both(one, two)
         host = one if foreign else two
@@ -164,26 +164,26 @@ def test_messages_expire_after_the_thread_with_their_timer_has_ended(
         host.register("t", thread=ended).command("nobody", 1, bus="two")
         ended.stop()
 
-        two.register("t2", on_undelivered=told.append).command("nobody", 2)
+        two.register("t2", on_undelivered=undelivered.append).command("nobody", 2)
 
-        until(lambda: bool(told), "it expires")
-        assert [each.payload for each in told] == [2]
+        until(lambda: bool(undelivered), "it expires")
+        assert [each.payload for each in undelivered] == [2]
 
 
 @clause("BUS-ROUTE-19")
 def test_a_thread_that_ends_hands_over_the_timers_of_other_buses() -> None:
     brief = attrs.evolve(PATIENT, resolve_timeout_s=0.05)
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     with memory_bus("one", config=brief) as one, memory_bus("two", config=brief) as two:
         join_both(one, two)
         ending = one.here()  # serves nothing, so its timer stays set
         one.register("t", thread=ending).command("nobody", 1, bus="two")
-        two.register("t2", on_undelivered=told.append).command("nobody", 2)
+        two.register("t2", on_undelivered=undelivered.append).command("nobody", 2)
 
         ending.stop()
 
-        until(lambda: bool(told), "it expires")
-        assert [each.payload for each in told] == [2]
+        until(lambda: bool(undelivered), "it expires")
+        assert [each.payload for each in undelivered] == [2]
 
 
 @clause("BUS-ROUTE-19")
@@ -192,11 +192,11 @@ def test_messages_expire_although_their_timer_was_set_in_a_thread_that_had_ended
 ):
     """The thread may end between the decision to set the timer there and that."""
     brief = attrs.evolve(PATIENT, resolve_timeout_s=0.05)
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     with memory_bus(config=brief) as bus:
         ended = bus.here()
         ended.stop()
-        t = bus.register("t", on_undelivered=told.append)
+        t = bus.register("t", on_undelivered=undelivered.append)
         exchange = bus._exchange
         message = Incoming(
             kind=Kind.COMMAND, payload=1, _name="nobody", _source=t._entry
@@ -206,7 +206,7 @@ def test_messages_expire_although_their_timer_was_set_in_a_thread_that_had_ended
 
         t.command("nobody", 2)
 
-        until(lambda: len(told) == 2, "both expire")
+        until(lambda: len(undelivered) == 2, "both expire")
 
 
 @clause("BUS-ROUTE-19", "BUS-FLOW-1")

@@ -117,11 +117,11 @@ class World:
         mark = len(self.by)
         asks = mark % 2 == 0
 
-        def heard(response: Response) -> None:
+        def received(response: Response) -> None:
             self.outcomes[mark] = self.outcomes.get(mark, 0) + 1
 
         try:
-            task.command(to, mark, on_response=heard if asks else None, timeout=None)
+            task.command(to, mark, on_response=received if asks else None, timeout=None)
         except BusFullError:
             self.refused.add(mark)
         except UnknownTaskError:  # cut off by the policy `disconnect`

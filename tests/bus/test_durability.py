@@ -249,22 +249,22 @@ def test_a_process_whose_storage_fails_delivers_nothing_more(
     def fail(file: int) -> None:
         raise OSError(5, "Input/output error")
 
-    told: list[Any] = []
+    undelivered: list[Any] = []
     with (
         socket_bus("far", role=Role.MASTER) as far,
         socket_bus("near", role=Role.SLAVE, durability=durability) as near,
         caplog.at_level(logging.ERROR, "bus"),
     ):
         reader = Reader(near)
-        sender = far.register("sender", on_undelivered=told.append)
+        sender = far.register("sender", on_undelivered=undelivered.append)
         far.wait_for("reader", timeout=LIMIT_S)
         monkeypatch.setattr(os, "fdatasync", fail)
         sender.command("reader", 1)
-        until(lambda: bool(told), "the sender is told")
+        until(lambda: bool(undelivered), "the sender gets the error")
         comm_of(near).join()
 
     assert reader.got == []
-    assert [type(each.error) for each in told] == [InDoubtError]
+    assert [type(each.error) for each in undelivered] == [InDoubtError]
     assert any(
         each.message.startswith("this process leaves the bus: cannot use the horizons")
         for each in caplog.records

@@ -198,7 +198,7 @@ def test_a_callback_never_waits_for_room(within: str) -> None:
         else:
             sender.command("sender", on_response=sends, timeout=0)
 
-        serve(bus, lambda: errors, "it was told")
+        serve(bus, lambda: errors, "it is reported")
 
 
 @clause("BUS-FLOW-2", "BUS-FLOW-6")

@@ -71,12 +71,12 @@ def test_the_page_names_every_key_of_a_report(near: Bus) -> None:
         far.register("f", on_command=echo)
         near.register("n")
         assert near.call("f", 1) == 1
-        told = report(near, "near")
+        reported = report(near, "near")
 
-    assert keys == {*told, "tasks"}
+    assert keys == {*reported, "tasks"}
     for key in ("threads", "links", "relays"):
-        assert values[f"`{key}`"] >= set(told[key][0])
-    tasks = [task for thread in told["threads"] for task in thread["tasks"]]
+        assert values[f"`{key}`"] >= set(reported[key][0])
+    tasks = [task for thread in reported["threads"] for task in thread["tasks"]]
     fields = {each.name for each in fields_of(TaskInfo)}
     assert set(tasks[0]) <= fields | {"name"} | values["`tasks` of a thread"]
 
@@ -315,10 +315,10 @@ def test_slabs_of_one_size_are_reported_together() -> None:
         lent=(),
     )
 
-    told = _shared_memory(memory)
+    reported = _shared_memory(memory)
 
-    assert told is not None
-    assert told["slabs"] == [
+    assert reported is not None
+    assert reported["slabs"] == [
         {
             "buffer_bytes": size,
             "slabs": 500,
@@ -330,9 +330,13 @@ def test_slabs_of_one_size_are_reported_together() -> None:
         }
         for size, total in ((2**19, 250_000), (2**20, 250_500))
     ]
-    assert told["messages"] == asdict(counters)
-    assert (told["bytes_max"], told["size"], told["share_bytes"]) == (9, 8, 7)
-    assert told["stray_releases"] == 6
+    assert reported["messages"] == asdict(counters)
+    assert (reported["bytes_max"], reported["size"], reported["share_bytes"]) == (
+        9,
+        8,
+        7,
+    )
+    assert reported["stray_releases"] == 6
 
 
 @clause("MC-39", "AMO-20")

@@ -84,18 +84,18 @@ def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
     doubts: list[int] = []
 
     def strikes() -> None:
-        told: list[BusError | None] = []
+        reported: list[BusError | None] = []
         with memory_bus(config=PATIENT) as bus:
             sender = bus.register(
                 "sender",
                 thread=bus.here(),
-                on_undelivered=lambda each: told.append(each.error),
+                on_undelivered=lambda each: reported.append(each.error),
             )
             here, exchange = bus.here(), bus._exchange
-            answered = told_error(told) if asks else None
+            answered = told_error(reported) if asks else None
 
             def case(interrupted: Blow) -> None:
-                told.clear()
+                reported.clear()
                 for number in range(3):
                     sender.command(LOG, number, on_response=answered)
                 exchange._acting = True  # as if another thread performed the actions
@@ -116,10 +116,10 @@ def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
                 here.poll(0)
                 assert got == sorted(set(got))
                 assert got[-1] == 3
-                assert {type(each) for each in told} <= {InDoubtError}
-                assert len(told) <= 1
-                assert len(got) + len(told) >= 4  # in doubt: delivered or not
-                doubts.append(len(told))
+                assert {type(each) for each in reported} <= {InDoubtError}
+                assert len(reported) <= 1
+                assert len(got) + len(reported) >= 4  # in doubt: delivered or not
+                doubts.append(len(reported))
                 log.deregister(final=True)
                 here.poll(0)
 
@@ -137,17 +137,17 @@ def test_an_interrupt_loses_no_message_that_was_parked_during_a_bind() -> None:
     """Wherever it comes, the name is bound after the next call."""
 
     def strikes() -> None:
-        told: list[BusError | None] = []
+        reported: list[BusError | None] = []
         with memory_bus(config=PATIENT) as bus:
             sender = bus.register(
                 "sender",
                 thread=bus.here(),
-                on_undelivered=lambda each: told.append(each.error),
+                on_undelivered=lambda each: reported.append(each.error),
             )
             here, exchange = bus.here(), bus._exchange
 
             def case(interrupted: Blow) -> None:
-                told.clear()
+                reported.clear()
                 sender.command(LOG, 0)
                 exchange._acting = True  # as if another thread performed the actions
                 log = bus.register("log", thread=here)
@@ -167,7 +167,7 @@ def test_an_interrupt_loses_no_message_that_was_parked_during_a_bind() -> None:
                         got.append(log.receive(0).payload)
                 here.poll(0)
                 assert got == sorted(set(got))
-                assert len(got) + len(told) >= 4  # in doubt: delivered or not
+                assert len(got) + len(reported) >= 4  # in doubt: delivered or not
                 log.deregister(final=True)
                 here.poll(0)
 
@@ -177,12 +177,12 @@ def test_an_interrupt_loses_no_message_that_was_parked_during_a_bind() -> None:
         threads.start(strikes).result(LIMIT_S)
 
 
-def told_error(told: list[BusError | None]) -> Callable[[Response], object]:
+def told_error(reported: list[BusError | None]) -> Callable[[Response], object]:
     """Return a callback that keeps the error of each answer which reports doubt."""
 
     def on_response(response: Response) -> None:
         if isinstance(response.error, InDoubtError):
-            told.append(response.error)
+            reported.append(response.error)
 
     return on_response
 
@@ -196,10 +196,10 @@ def test_an_interrupted_command_is_sent_once_or_not_at_all(*, known: bool) -> No
     """
 
     def strikes() -> None:
-        told: list[Undelivered] = []
+        undelivered: list[Undelivered] = []
         config = attrs.evolve(PATIENT, resolve_timeout_s=LIMIT_S)
         with memory_bus(config=config) as bus:
-            sender = bus.register("sender", on_undelivered=told.append)
+            sender = bus.register("sender", on_undelivered=undelivered.append)
             here = bus.here()
 
             def case(interrupted: Blow) -> None:
@@ -221,7 +221,7 @@ def test_an_interrupted_command_is_sent_once_or_not_at_all(*, known: bool) -> No
                 assert got in (["struck", "last"], ["last"])
                 assert len(got) == 2 or not returned
                 assert len(bus._exchange.manager.parked) == 0
-                assert told == []
+                assert undelivered == []
                 log.deregister(final=True)
 
             everywhere(case, packages=(package,))

@@ -449,11 +449,11 @@ def test_an_interrupted_registration_leaves_the_name_free(
             sender.task.call("log", "last", timeout=LIMIT_S)
             sender.here.poll(0)
             failed = [payload for payload, _ in sender.errors]
-            told = [error for _, error in sender.errors]
+            reported = [error for _, error in sender.errors]
             sender.errors.clear()
             assert [each for each in got if each != "any"] == [1, 2, "last"]
             assert (got.count("any"), failed.count("any")) in ((1, 0), (0, 1), (1, 1))
-            assert all(isinstance(each, InDoubtError) for each in told)
+            assert all(isinstance(each, InDoubtError) for each in reported)
             assert len(manager.parked) == 0
             assert not bindings(bus)
             assert not manager.departures.unopened

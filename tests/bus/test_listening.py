@@ -151,12 +151,12 @@ def test_leaving_in_its_own_thread_is_done_at_once(
 def test_an_iteration_ends_with_the_bus_after_the_unread_ones(ends: str) -> None:
     bus = Bus("bus1")
     notifier = bus.register("news", thread=bus.thread())
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def listener() -> None:
         here = bus.here("listener")
         for message in bus.listen("news"):
-            heard.append(message.payload)
+            received.append(message.payload)
             if message.payload == "first":
                 notifier.notify("unread")
                 if ends == "its thread is stopped":
@@ -170,7 +170,7 @@ def test_an_iteration_ends_with_the_bus_after_the_unread_ones(ends: str) -> None
         notifier.notify("first")
         remote_subscriptions.result()
 
-    assert heard == ["first", "unread"]
+    assert received == ["first", "unread"]
     bus.close()
 
 

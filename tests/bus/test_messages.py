@@ -35,7 +35,7 @@ def test_each_kind_of_message_gets_there(bus: Bus, there: There) -> None:
     got: list[tuple[Kind, Any]] = []
     answers: list[Any] = []
 
-    def heard(message: Incoming) -> None:
+    def received(message: Incoming) -> None:
         got.append((message.kind, message.payload))
         message.respond("heard")
 
@@ -45,7 +45,7 @@ def test_each_kind_of_message_gets_there(bus: Bus, there: There) -> None:
 
     asker = bus.register("asker", thread=bus.here())
     doer = there.register("doer", on_command=asked)
-    doer.subscribe(there.back("asker"), heard)
+    doer.subscribe(there.back("asker"), received)
 
     asker.command(
         there.at("doer"), "do", on_response=lambda one: answers.append(one.payload)
@@ -242,7 +242,7 @@ def test_one_command_to_several_is_answered_by_each(bus: Bus, there: There) -> N
 def test_of_several_addressees_each_has_its_own_outcome(bus: Bus) -> None:
     outcomes: dict[str, str] = {}
 
-    def heard(response: Response) -> None:
+    def received(response: Response) -> None:
         assert response.responder is not None
         assert response.responder.module not in outcomes
         outcomes[response.responder.module] = (
@@ -260,7 +260,9 @@ def test_of_several_addressees_each_has_its_own_outcome(bus: Bus) -> None:
     bus.register("good", thread=bus.here(), on_command=lambda _: "good")
     bus.register("fails", thread=bus.here(), on_command=fails)
 
-    sender.command(["good", "nobody", "full", "fails"], on_response=heard, timeout=1.0)
+    sender.command(
+        ["good", "nobody", "full", "fails"], on_response=received, timeout=1.0
+    )
 
     serve(bus, lambda: len(outcomes) == 4, "each has its outcome")
     assert outcomes == {

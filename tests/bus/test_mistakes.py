@@ -112,7 +112,7 @@ def test_a_name_of_another_machine_is_refused_since_a_bus_has_no_network(
         sender.call("ism://far/doer", timeout=0.01)
 
     sender.command("ism://far/doer", timeout=0.01)
-    serve(bus, lambda: lost, "it is told")
+    serve(bus, lambda: lost, "it is reported")
 
     assert isinstance(lost[0].error, UnresolvedError)
     assert lost[0].error.elsewhere

@@ -214,14 +214,14 @@ def _ask_five(bus: Bus, distance: str) -> None:
 
 
 def _answering(number: int) -> Callable[[Incoming], None]:
-    def heard(message: Incoming) -> None:
+    def received(message: Incoming) -> None:
         assert message.wants_reply
         if number % 2 == 0:
             message.respond(number)
             with pytest.raises(AlreadyAnsweredError):
                 message.respond(number)
 
-    return heard
+    return received
 
 
 @clause("BUS-MSG-9")

@@ -62,19 +62,19 @@ def test_a_late_answer_is_dropped_and_counted(bus: Bus) -> None:
 @clause("BUS-FLOW-5")
 def test_how_long_an_answer_is_waited_for_is_configured() -> None:
     """For each way to ask; an explicit None means for ever, not the default."""
-    told: list[Response] = []
+    reported: list[Response] = []
     with memory_bus(config=BusConfig(command_timeout_s=0.02)) as bus:
         bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
         asker = bus.register("asker", thread=bus.here())
-        kept = asker.command("silent", on_response=told.append, timeout=None)
-        asker.command("silent", on_response=told.append)
+        kept = asker.command("silent", on_response=reported.append, timeout=None)
+        asker.command("silent", on_response=reported.append)
         for ask in (bus.call, asker.call):
             with pytest.raises(CommandTimeoutError) as caught:
                 ask("silent")
             assert caught.value.timeout_s == 0.02
-        serve(bus, lambda: told, "time is up")
+        serve(bus, lambda: reported, "time is up")
 
-        [outcome] = told
+        [outcome] = reported
         assert isinstance(outcome.error, CommandTimeoutError)
         assert kept.cancel()
 
@@ -181,7 +181,9 @@ def test_at_each_policy_each_command_has_one_outcome(
             task.on_command(lambda _: None)
 
         def settled() -> bool:
-            return all(bool(told) != (n in refused) for n, told in outcomes.items())
+            return all(
+                bool(reported) != (n in refused) for n, reported in outcomes.items()
+            )
 
         if policy == "disconnect":
             # Later commands are parked for the next task of that name.
@@ -189,11 +191,11 @@ def test_at_each_policy_each_command_has_one_outcome(
         serve(bus, settled, "each has an outcome")
         settle(bus)
 
-        told = [each[0] if each else "refused" for each in outcomes.values()]
+        reported = [each[0] if each else "refused" for each in outcomes.values()]
         assert max(map(len, outcomes.values())) == 1
         answered, full, gone = "NoneType", "BusFullError", "AddresseeGoneError"
         assert (
-            told
+            reported
             == {
                 "block": [answered] * 3 + ["refused"] * 5,
                 "error": [answered] * 3 + ["refused"] * 5,
@@ -210,13 +212,13 @@ def test_each_command_of_a_caller_reports_its_outcome_to_its_own_callback(
 ) -> None:
     outcomes: dict[str, str] = {}
 
-    def heard(name: str) -> Callable[[Response], None]:
+    def received(name: str) -> Callable[[Response], None]:
         return lambda one: outcomes.update({name: type(one.error).__name__})
 
     asker = bus.register("asker", thread=bus.here())
     bus.register("silent", thread=bus.here(), on_command=lambda _: NOREPLY)
-    asker.command("silent", on_response=heard("silent"), timeout=0.001)
-    asker.command("nobody", on_response=heard("nobody"), timeout=0.001)
+    asker.command("silent", on_response=received("silent"), timeout=0.001)
+    asker.command("nobody", on_response=received("nobody"), timeout=0.001)
 
     serve(bus, lambda: len(outcomes) == 2, "both have an outcome")
 

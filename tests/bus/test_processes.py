@@ -124,8 +124,10 @@ def test_a_call_to_a_name_in_no_process_is_unresolved(there: There) -> None:
 def test_unread_commands_fail_when_their_task_deregisters_for_good(
     bus: Bus, there: There
 ) -> None:
-    told: list[Undelivered] = []
-    sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
+    undelivered: list[Undelivered] = []
+    sender = bus.register(
+        "sender", thread=bus.here(), on_undelivered=undelivered.append
+    )
     doer = there.register("doer")
     for number in range(3):
         sender.command(there.at("doer"), number)
@@ -133,9 +135,9 @@ def test_unread_commands_fail_when_their_task_deregisters_for_good(
 
     doer.deregister(final=True)
 
-    serve(bus, lambda: len(told) == 3, "all have failed")
-    assert [one.payload for one in told] == [0, 1, 2]
-    assert {type(one.error) for one in told} == {AddresseeGoneError}
+    serve(bus, lambda: len(undelivered) == 3, "all have failed")
+    assert [one.payload for one in undelivered] == [0, 1, 2]
+    assert {type(one.error) for one in undelivered} == {AddresseeGoneError}
 
 
 @clause("BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")

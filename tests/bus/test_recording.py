@@ -17,7 +17,7 @@ from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.scenarios import SCENARIOS, Bench
 from tests.journal.telling import SMALL
-from tests.kit.journals import holds, lines, names, told
+from tests.kit.journals import holds, lines, names, steps_of
 from tests.kit.serving import serve
 from tests.kit.tasks import Holder, ignore
 from tests.support import Threads, switch_interval, until
@@ -48,7 +48,7 @@ def test_each_operation_is_recorded_step_by_step(name: str, tmp_path: Path) -> N
         scenario(Bench(bus))
 
     expected = lines(steps)
-    assert told(tmp_path) == expected
+    assert steps_of(tmp_path) == expected
     delivered = any(line.startswith("deliver") for line in expected)
     holds(tmp_path, checked=("B1", "B3", "B5") if delivered else ())
 
@@ -78,7 +78,7 @@ def test_two_threads_that_send_as_one_task_are_seen_in_one_order(
         for task in (reader, other):
             bus.call(task.address)
 
-    steps = told(tmp_path)
+    steps = steps_of(tmp_path)
     numbers = [int(line.split()[3]) for line in steps if line.startswith("command a ")]
     assert sorted(numbers) == list(range(1, 4 * each + 1))
     holds(tmp_path, checked=("B1", "B3", "B5"))
@@ -95,7 +95,7 @@ def test_a_message_that_is_refused_takes_no_number(tmp_path: Path) -> None:
         bench.send(3)
         bench.settle()
 
-    assert [line for line in told(tmp_path) if line.startswith("command")] == [
+    assert [line for line in steps_of(tmp_path) if line.startswith("command")] == [
         "command a b 1",
         "command a b 2",
     ]

@@ -85,9 +85,9 @@ def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
     policies: tuple[Overflow, ...] = ("drop-oldest", "drop-newest")
     for policy in policies:
         with Holder.holding(two, name=policy, overflow=policy) as holder:
-            told: list[Undelivered] = []
+            undelivered: list[Undelivered] = []
             sender = one.register(
-                f"to-{policy}", thread=one.here(), on_undelivered=told.append
+                f"to-{policy}", thread=one.here(), on_undelivered=undelivered.append
             )
             count = 200
             for number in range(count):
@@ -98,14 +98,14 @@ def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
             def accounted() -> int:
                 counters = info(two, policy).commands  # noqa: B023
                 dropped = counters.dropped + counters.refused
-                return counters.delivered + dropped + len(told)  # noqa: B023
+                return counters.delivered + dropped + len(undelivered)  # noqa: B023
 
             serve(one, lambda: accounted() == count + 1, "all are read or dropped")  # noqa: B023
             numbers = [each for each in holder.got if each != "hold"]
             assert numbers == sorted(set(numbers))
             kept = numbers[-1] if policy == "drop-oldest" else numbers[0]
             assert kept == (count - 1 if policy == "drop-oldest" else 0)
-            assert all(isinstance(each.error, BusFullError) for each in told)
+            assert all(isinstance(each.error, BusFullError) for each in undelivered)
 
 
 @clause("BUS-FLOW-6")

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def test_a_subscriber_with_several_patterns_gets_a_remote_notification_once(
     bus: Bus, there: There
 ) -> None:
-    heard: list[tuple[Any, int]] = []
+    received: list[tuple[Any, int]] = []
     hearer = bus.register("hearer", thread=bus.here())
     for pattern in ("bells/*", "bells/one", "**"):
         hearer.subscribe(
             there.at(pattern),
-            lambda one: heard.append((one.payload, len(one.subscriptions))),
+            lambda one: received.append((one.payload, len(one.subscriptions))),
         )
     bell = there.register("bells/one", on_command=echo)
     other = there.register("bells/two")
@@ -37,8 +37,8 @@ def test_a_subscriber_with_several_patterns_gets_a_remote_notification_once(
     bell.notify("one")
     other.notify("two")
 
-    serve(bus, lambda: len(heard) == 2, "both are heard")
-    assert heard == [("one", 3), ("two", 2)]
+    serve(bus, lambda: len(received) == 2, "both are received")
+    assert received == [("one", 3), ("two", 2)]
 
 
 @clause("BUS-MSG-9")

@@ -31,9 +31,9 @@ def test_the_versions_match_pyproject() -> None:
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *extras["pipeline"], *extras["net"]]
 
-    told = requirements("pipeline", "net")
+    reported = requirements("pipeline", "net")
 
-    assert [each.name + each.needed for each in told] == lines
+    assert [each.name + each.needed for each in reported] == lines
     assert unfit("pipeline", "net") == []
 
 
@@ -115,10 +115,10 @@ def test_the_doctor_shows_the_version_found_and_needed(
 
     found = {each["what"]: each for each in read("doctor")}
 
-    told = found[f"package {name}"]
-    assert told["state"] == "warn"
-    assert told["fact"] == f"{version} found, {needed} needed"
-    assert told["do"] == 'pip install ".[pipeline]" in a clone of queuebroker'
+    reported = found[f"package {name}"]
+    assert reported["state"] == "warn"
+    assert reported["fact"] == f"{version} found, {needed} needed"
+    assert reported["do"] == 'pip install ".[pipeline]" in a clone of queuebroker'
     assert found["Java and Spark"]["state"] == "warn"
     line = f"{name} {version} found, {needed} needed: pip install "
     assert (missing() or "").startswith(line)

@@ -275,7 +275,7 @@ def test_messages_sent_before_an_answer_are_handled_before_the_call_returns() ->
 
     def program(run: Run) -> None:
         with memory_bus() as bus:
-            heard: list[Any] = []
+            received: list[Any] = []
             there = bus.thread()
             doer = bus.register("doer", thread=there)
 
@@ -288,12 +288,12 @@ def test_messages_sent_before_an_answer_are_handled_before_the_call_returns() ->
             caller = bus.register(
                 "caller",
                 thread=bus.thread(),
-                on_command=lambda message: heard.append(message.payload),
+                on_command=lambda message: received.append(message.payload),
             )
-            caller.subscribe("doer", lambda message: heard.append(message.payload))
+            caller.subscribe("doer", lambda message: received.append(message.payload))
             asking = run.spawn(lambda: caller.call("doer", 5, timeout=NEVER))
             asking.join()
-            assert heard == [5, 5]
+            assert received == [5, 5]
 
     under_every_schedule(program)
 

@@ -54,14 +54,14 @@ def test_each_kind_of_message_is_in_the_counters_of_its_relay_and_of_its_link(
     two: tuple[Bus, Bus],
 ) -> None:
     one, other = two
-    heard: list[Any] = []
+    received: list[Any] = []
     doer = other.register("doer", on_command=echo)
-    doer.subscribe("asker", heard.append)
+    doer.subscribe("asker", received.append)
     asker = one.register("asker")
     for number in range(10):
         assert asker.call("doer", number) == number
         asker.notify(number)
-        until(lambda: len(heard) == number + 1, "it is heard")  # noqa: B023
+        until(lambda: len(received) == number + 1, "it is received")  # noqa: B023
     until(lambda: quiet(one) and quiet(other), "all is taken")
 
     def taken(count: int) -> SentCounters:

@@ -187,12 +187,12 @@ def test_code_that_the_bus_calls_is_no_handler() -> None:
         bus.register("sink", on_command=lambda m: got.append(m.payload))
         task = bus.register("me", thread=bus.here())
         bus.register("failing", thread=bus.here(), on_command=fail)
-        told = _Told(task)
-        logging.getLogger("bus").addHandler(told)
+        reported = _Told(task)
+        logging.getLogger("bus").addHandler(reported)
         try:
             task.command("sink", _Own())
             task.command("failing")
             serve(bus, lambda: len(got) == 3, "three commands are there")
         finally:
-            logging.getLogger("bus").removeHandler(told)
+            logging.getLogger("bus").removeHandler(reported)
     assert got[:2] == ["encoder", "own"]

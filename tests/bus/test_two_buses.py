@@ -348,14 +348,14 @@ def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
         two.wait_for("u", timeout=LIMIT_S)
         u.task.deregister(moved_to="ism://elsewhere/u")
         until(lambda: two._exchange.find("u") is None, "it has deregistered")
-        told: list[Undelivered] = []
-        t = one.register("t", on_undelivered=told.append)
+        undelivered: list[Undelivered] = []
+        t = one.register("t", on_undelivered=undelivered.append)
 
         t.command("u", 1, bus="two")
 
         until(lambda: two.inspect().parked == {"ism://elsewhere/u": 1}, "it is parked")
         assert one.inspect().parked == {}
-        assert told == []
+        assert undelivered == []
         two.close(drain=0)  # else it waits for the name
 
 
@@ -428,8 +428,8 @@ def test_closing_a_bus_cancels_the_interests_of_tasks_of_other_buses() -> None:
     """Their interests are cancelled, and the commands that wait for a name fail."""
     with two_buses() as (one, two, other):
         other.register("u")
-        told: list[Undelivered] = []
-        t = one.register("t", on_undelivered=told.append)
+        undelivered: list[Undelivered] = []
+        t = one.register("t", on_undelivered=undelivered.append)
         subscription = t.subscribe("u", unwanted, bus="two")
         watch = t.watch("u", lambda _: None, bus="two")
         own = t.subscribe("x", unwanted)
@@ -440,8 +440,8 @@ def test_closing_a_bus_cancels_the_interests_of_tasks_of_other_buses() -> None:
 
         assert (subscription.active, watch.active, own.active) == (False, False, True)
         assert list(t._entry.mailbox.client.interests) == [own]
-        until(lambda: len(told) == 1, "its command fails")
-        assert isinstance(told[0].error, UnresolvedError)
-        assert told[0].payload == 1
+        until(lambda: len(undelivered) == 1, "its command fails")
+        assert isinstance(undelivered[0].error, UnresolvedError)
+        assert undelivered[0].payload == 1
         assert one.inspect().parked == {"nobody": 1}
         one.close(drain=0)  # else it waits for the name

@@ -56,7 +56,7 @@ def test_registering_within_a_callback_does_not_wait_for_the_verdict(
 
         with held(there.bus):
             assert there.bus.call("maker") is True
-        until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
+        until(lambda: "'doer' is deregistered" in caplog.text, "it is reported")
 
 
 @clause("OPEN-3")
@@ -110,7 +110,7 @@ def test_a_task_that_registered_too_late_raises_name_taken_when_used(
             bus.register("doer", on_command=lambda _: "ours")
             late = there.register("doer", on_command=lambda _: "theirs")
 
-        until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
+        until(lambda: "'doer' is deregistered" in caplog.text, "it is reported")
         with pytest.raises(NameTakenError, match="'doer'"):
             late.command("nobody")
         assert there.bus.call("doer") == "ours"

@@ -34,7 +34,7 @@ def test_a_public_task_is_found_by_its_name(bus: Bus, there: There) -> None:
 def test_a_private_task_sends_commands_and_receives_notifications(
     bus: Bus, there: There
 ) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     answers: list[Any] = []
     senders: list[str] = []
 
@@ -45,14 +45,14 @@ def test_a_private_task_sends_commands_and_receives_notifications(
 
     public = there.register("public", on_command=asked)
     private = bus.register("p", thread=bus.here(), visibility=Visibility.PRIVATE)
-    private.subscribe(there.at("public"), heard.append)
+    private.subscribe(there.at("public"), received.append)
 
     private.command(there.at("public"), on_response=answers.append)
 
-    serve(bus, lambda: heard and answers, "the answer and the notification")
+    serve(bus, lambda: received and answers, "the answer and the notification")
     assert senders == ["ism://bus1@machine/p"]
     assert answers[0].payload == "answer"
-    assert heard[0].payload == "news"
+    assert received[0].payload == "news"
 
 
 @clause("BUS-INIT-9")
@@ -95,7 +95,7 @@ def test_not_even_itself_finds_a_private_task(bus: Bus) -> None:
 
     private.command("p", 1, timeout=0)
 
-    serve(bus, lambda: undelivered, "it is told")
+    serve(bus, lambda: undelivered, "it is reported")
     assert (undelivered[0].to, undelivered[0].payload) == ("p", 1)
     assert type(undelivered[0].error) is UnresolvedError
     assert info(bus, "p").undelivered == 1
@@ -140,5 +140,5 @@ def test_a_departure_does_not_overtake_the_arrival_in_a_watch(bus: Bus) -> None:
 
     go.set()
 
-    until(lambda: len(seen) == 2, "both are told")
+    until(lambda: len(seen) == 2, "both are reported")
     assert seen == [True, False]

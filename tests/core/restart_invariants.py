@@ -71,7 +71,7 @@ class Scene:
     Attributes:
         delivered: the messages that the receiver's task has received, in order.
         covered: for each of these, whether a stored horizon covered it.
-        told: the outcomes that the sender's task was informed of, in order.
+        reported: the outcomes that the sender's task was informed of, in order.
         left: the messages of a life of the sender that has ended.
     """
 
@@ -81,7 +81,7 @@ class Scene:
         self._ahead: Final = self._random.choice((0, 2))
         self.delivered: list[int] = []
         self.covered: list[bool] = []
-        self.told: list[tuple[int, str]] = []
+        self.reported: list[tuple[int, str]] = []
         self.left: set[int] = set()
         self._messages: int = 0
         self._unsent: list[int] = []
@@ -184,7 +184,7 @@ class Scene:
             sender.acknowledge(has)
 
     def _tell(self, messages: list[int | None], outcome: str) -> None:
-        self.told += [(each, outcome) for each in messages if each is not None]
+        self.reported += [(each, outcome) for each in messages if each is not None]
 
     def _doubt(self) -> None:
         assert self._sender is not None
@@ -204,7 +204,7 @@ class Scene:
     def _expire(self) -> None:
         """Report a message that was never sent."""
         if self._unsent:
-            self.told.append((self._unsent.pop(), UNDELIVERED))
+            self.reported.append((self._unsent.pop(), UNDELIVERED))
 
     def _sender_anew(self) -> None:
         if self._sender is None:
@@ -326,7 +326,9 @@ def acknowledged_messages_were_delivered(scene: Scene) -> None:
 
 def each_message_has_one_outcome(scene: Scene) -> None:
     """No message is reported twice."""
-    assert all(count == 1 for count in Counter(each for each, _ in scene.told).values())
+    assert all(
+        count == 1 for count in Counter(each for each, _ in scene.reported).values()
+    )
 
 
 def a_synced_horizon_covers_each_delivery(scene: Scene) -> None:
@@ -336,9 +338,9 @@ def a_synced_horizon_covers_each_delivery(scene: Scene) -> None:
 
 def every_message_has_an_outcome(scene: Scene) -> None:
     """Holds when nothing is under way: no message is forgotten."""
-    told = {each for each, _ in scene.told}
-    assert set(scene.messages) == told | scene.left
+    reported = {each for each, _ in scene.reported}
+    assert set(scene.messages) == reported | scene.left
 
 
 def _with_outcome(scene: Scene, outcome: str) -> set[int]:
-    return {each for each, told in scene.told if told == outcome}
+    return {each for each, reported in scene.reported if reported == outcome}

@@ -19,7 +19,7 @@ STATIC = "tls://198.51.100.9:7400"
 ADDRESS, LATER = "tls://192.0.2.2:7400", "tls://192.0.2.3:7400"
 
 
-def heard(
+def received(
     master: Master,
     change: Change,
     now: float = 1.0,
@@ -40,13 +40,13 @@ def dialled(actions: list[Action]) -> list[tuple[str, ...]]:
 
 @clause("BUS-DISC-7", "OPEN-20")
 def test_the_lower_master_dials_a_found_machine_at_once() -> None:
-    assert heard(Master("m1"), Change.FOUND) == [(ADDRESS,)]
+    assert received(Master("m1"), Change.FOUND) == [(ADDRESS,)]
 
 
 @clause("OPEN-20")
 def test_the_higher_master_dials_if_no_link_comes() -> None:
     master = Master("m1")
-    assert heard(master, Change.FOUND, patience_s=3.0) == []
+    assert received(master, Change.FOUND, patience_s=3.0) == []
     assert dialled(master.remote.tick(3.9)) == []
     assert master.remote.topology.timers.next() == 4.0
     assert dialled(master.remote.tick(4.0)) == [(ADDRESS,)]
@@ -55,7 +55,7 @@ def test_the_higher_master_dials_if_no_link_comes() -> None:
 @clause("OPEN-20")
 def test_the_higher_master_does_not_dial_if_a_link_came() -> None:
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND, patience_s=3.0)
+    received(one, Change.FOUND, patience_s=3.0)
     connect(two, one, 1, "m1", "m1")
     assert dialled(one.remote.tick(4.0)) == []
 
@@ -63,10 +63,10 @@ def test_the_higher_master_does_not_dial_if_a_link_came() -> None:
 @clause("BUS-DISC-8")
 def test_a_restarted_machine_is_dialled_although_there_is_a_link() -> None:
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     connect(one, two, 1, "m2", "m2")
-    assert heard(one, Change.FOUND) == []
-    assert heard(one, Change.RESTARTED, address=LATER) == [(LATER,)]
+    assert received(one, Change.FOUND) == []
+    assert received(one, Change.RESTARTED, address=LATER) == [(LATER,)]
     later = Master("m2", incarnation=2)
     connect(one, later, 2, "m2", "m2", 1.0)
     [peer] = one.remote.topology.joined()
@@ -84,7 +84,7 @@ def test_a_link_that_comes_meanwhile_is_that_of_the_restarted_machine() -> None:
     """The higher master waits, and then need not dial."""
     one, two = Master("m1"), Master("m2", incarnation=2)
     connect(one, Master("m2"), 1, "m2", "m2")
-    heard(one, Change.RESTARTED, patience_s=3.0)
+    received(one, Change.RESTARTED, patience_s=3.0)
     connect(two, one, 2, "m1", "m1", 1.0)
     connect(two, one, 3, "m1", "m1", 2.0)
     assert dialled(one.remote.tick(4.0)) == []
@@ -94,10 +94,10 @@ def test_a_link_that_comes_meanwhile_is_that_of_the_restarted_machine() -> None:
 def test_a_machine_that_left_or_was_silent_is_dialled_no_more() -> None:
     for change in (Change.LEFT, Change.SILENT):
         master = Master("m1")
-        heard(master, Change.FOUND)
+        received(master, Change.FOUND)
         master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 1.0)
         assert "m2" in master.redial
-        heard(master, change)
+        received(master, change)
         assert dialled(master.remote.tick(9.0)) == []
 
 
@@ -105,9 +105,9 @@ def test_a_machine_that_left_or_was_silent_is_dialled_no_more() -> None:
 def test_a_link_outlives_the_silence_of_its_machine() -> None:
     """Announcements may be filtered where links are not."""
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     connect(one, two, 1, "m2", "m2")
-    heard(one, Change.SILENT)
+    received(one, Change.SILENT)
     [peer] = one.remote.topology.joined()
     assert peer.session.link == 1
 
@@ -116,9 +116,9 @@ def test_a_link_outlives_the_silence_of_its_machine() -> None:
 def test_a_silent_machine_whose_link_breaks_is_dialled_for_the_lease() -> None:
     """Both sides may have forgotten each other, and neither would dial."""
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     connect(one, two, 1, "m2", "m2")
-    heard(one, Change.SILENT)
+    received(one, Change.SILENT)
     assert dialled(one.remote.on_link_lost(1, 2.0)) == [(ADDRESS,)]
     now = 2.0
     while now < 30.0:
@@ -134,7 +134,7 @@ def test_a_silent_machine_whose_link_breaks_is_dialled_for_the_lease() -> None:
 def test_a_lost_link_is_dialled_by_the_side_that_had_accepted_it_later() -> None:
     """The other side may have forgotten this machine."""
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND, patience_s=3.0)
+    received(one, Change.FOUND, patience_s=3.0)
     connect(two, one, 1, "m1", "m1")
     one.remote.tick(4.0)
     assert dialled(one.remote.on_link_lost(1, 5.0)) == []
@@ -146,9 +146,9 @@ def test_a_lost_link_is_dialled_by_the_side_that_had_accepted_it_later() -> None
 def test_one_dial_to_a_machine_is_under_way_at_a_time() -> None:
     """Each dial takes a thread, and a member may announce restarts without end."""
     master = Master("m1")
-    assert heard(master, Change.FOUND) == [(ADDRESS,)]
+    assert received(master, Change.FOUND) == [(ADDRESS,)]
     for _ in range(9):
-        assert heard(master, Change.RESTARTED, address=LATER) == []
+        assert received(master, Change.RESTARTED, address=LATER) == []
     master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
     assert dialled(master.remote.tick(3.0)) == [(LATER,)]
 
@@ -156,9 +156,9 @@ def test_one_dial_to_a_machine_is_under_way_at_a_time() -> None:
 @clause("BUS-DISC-8")
 def test_a_restarted_machine_is_dialled_until_a_link_is_made() -> None:
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     connect(one, two, 1, "m2", "m2")
-    assert heard(one, Change.RESTARTED) == [(ADDRESS,)]
+    assert received(one, Change.RESTARTED) == [(ADDRESS,)]
     one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
     assert dialled(one.remote.tick(3.0)) == [(ADDRESS,)]
 
@@ -168,7 +168,7 @@ def test_the_later_machine_of_a_name_gets_no_link_while_the_first_has_one() -> N
     """Whichever side dials; its certificate is as good as that of the first."""
     one, first = Master("m1"), Master("m2")
     later = Master("m2", incarnation=9, machine_id="other")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     connect(one, first, 1, "m2", "m2")
     connect(later, one, 2, "m1", "m1")
     [peer] = one.remote.topology.joined()
@@ -180,7 +180,7 @@ def test_the_later_machine_of_a_name_gets_no_link_while_the_first_has_one() -> N
 @clause("BUS-DISC-7")
 def test_another_machine_at_the_announced_address_gets_no_link() -> None:
     one = Master("m1")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     connect(one, Master("m3"), 1, "m2", "m3")
     assert one.remote.topology.joined() == []
     assert "m2" in one.redial
@@ -192,7 +192,7 @@ def test_a_stale_static_address_does_not_declare_a_machine_lost() -> None:
     """It was found at another address since, and the dial there is under way."""
     one, two = Master("m1", STATIC), Master("m2")
     connect(one, two, 1, STATIC, "m2")
-    heard(one, Change.FOUND, address=LATER)
+    received(one, Change.FOUND, address=LATER)
     one.remote.on_link_lost(1, 2.0)
     one.remote.tick(2.2)
     one.machines.dial("m2", 2.2)
@@ -206,8 +206,8 @@ def test_a_stale_static_address_does_not_declare_a_machine_lost() -> None:
 def test_nothing_is_kept_of_machines_that_are_gone() -> None:
     """A failed dial may end after its machine has left."""
     master = Master("m1")
-    heard(master, Change.FOUND)
-    heard(master, Change.LEFT)
+    received(master, Change.FOUND)
+    received(master, Change.LEFT)
     master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
     known = master.machines
     kept = (known._delays, known.redial_at, known._dialling, known.found_at)
@@ -218,7 +218,7 @@ def test_nothing_is_kept_of_machines_that_are_gone() -> None:
 @clause("OPEN-3")
 def test_a_second_machine_of_a_name_is_reported_and_not_dialled() -> None:
     master = Master("m1")
-    assert heard(master, Change.CONFLICT) == []
+    assert received(master, Change.CONFLICT) == []
     assert master.log == [
         "two machines are named 'm2': the one, found earlier, and the one at "
         f"{ADDRESS}: {REMEDY} (BUS-DISC-8)"

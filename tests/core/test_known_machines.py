@@ -9,7 +9,7 @@ from bus.core.remote.master_dialler import DialFailure
 from bus.core.wire import LinkKind, Ping, Pong, Reason, Refused
 from bus.snapshot import MachineInfo, MachineState
 from specs.clauses import clause
-from tests.core.test_discovered_machines import ADDRESS, heard
+from tests.core.test_discovered_machines import ADDRESS, received
 from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames
 
 NOBODY = DialFailure(f"{FIRST}: connection refused")
@@ -199,7 +199,7 @@ def test_a_listener_that_answers_nothing_is_named_so() -> None:
 @clause("BUS-DISC-13", "OPEN-20")
 def test_the_higher_machine_waits_for_a_found_one_and_then_dials() -> None:
     one = Master("m1")
-    heard(one, Change.FOUND, patience_s=3.0)
+    received(one, Change.FOUND, patience_s=3.0)
 
     before = only(one, 2.0)
     one.remote.tick(4.0)
@@ -213,15 +213,15 @@ def test_the_higher_machine_waits_for_a_found_one_and_then_dials() -> None:
 @clause("BUS-DISC-13", "BUS-DISC-12")
 def test_a_machine_that_left_is_reported_no_more_unless_it_is_linked() -> None:
     one, two = Master("m1"), Master("m2")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     fails(one, "m2", NOBODY, 1.0)
-    heard(one, Change.LEFT)
+    received(one, Change.LEFT)
     assert known(one, 2.0) == []
 
-    heard(one, Change.FOUND, 3.0)
+    received(one, Change.FOUND, 3.0)
     assert (only(one, 3.0).why, only(one, 3.0).since_s) == ("", 0.0)
     connect(one, two, 1, "m2", "m2")
-    heard(one, Change.SILENT)
+    received(one, Change.SILENT)
     found = only(one, 4.0)
     assert (found.state, found.address) == (MachineState.LINKED, ADDRESS)
 
@@ -229,12 +229,12 @@ def test_a_machine_that_left_is_reported_no_more_unless_it_is_linked() -> None:
 @clause("BUS-DISC-13", "OPEN-3")
 def test_a_conflict_is_reported_until_the_machine_takes_the_name() -> None:
     one = Master("m1")
-    heard(one, Change.CONFLICT)
+    received(one, Change.CONFLICT)
 
     found = only(one, 3.0)
     assert (found.name, found.address, found.since_s) == ("m2", ADDRESS, 2.0)
     assert found.state is MachineState.CONFLICT
     assert "open_bus(machine=...)" in found.why
 
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
     assert only(one, 3.0).state is MachineState.DIALLING

@@ -10,7 +10,7 @@ from bus.core.wire import Error, Ping, Pong, Reason
 from bus.rights import Credentials
 from bus.snapshot import MachineState
 from specs.clauses import clause
-from tests.core.test_discovered_machines import ADDRESS, heard
+from tests.core.test_discovered_machines import ADDRESS, received
 from tests.core.test_known_machines import known
 from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames
 
@@ -18,7 +18,7 @@ HOST = "192.0.2.9"
 CONFLICT, LINKED = MachineState.CONFLICT, MachineState.LINKED
 
 
-def told(master: Master, now: float = 1.0) -> list[tuple[str | None, str | None]]:
+def reported(master: Master, now: float = 1.0) -> list[tuple[str | None, str | None]]:
     """Return the name and the address of each machine in conflict."""
     return [
         (each.name, each.address)
@@ -47,8 +47,8 @@ def test_the_master_of_a_machine_of_this_name_is_reported_by_both(
     for number in range(1, 20):
         connect(one, two, number, FIRST, proved, float(number), HOST)
 
-    assert told(one, 20.0) == [("m1", FIRST)]
-    assert told(two, 20.0) == [("m1", HOST)]
+    assert reported(one, 20.0) == [("m1", FIRST)]
+    assert reported(two, 20.0) == [("m1", HOST)]
     assert [len(known(each, 20.0)) for each in (one, two)] == [1, 1]
     for master, other in ((one, FIRST), (two, HOST)):
         [line] = master.log
@@ -64,29 +64,29 @@ def test_the_master_of_a_machine_of_this_name_is_reported_by_both(
 def test_a_conflict_is_reported_for_a_minute_after_its_last_sign() -> None:
     one, two = Master("m1", FIRST, incarnation=2), Master("m1")
     connect(one, two, 1, FIRST, None, 1.0, HOST)
-    assert told(two, 60.9) == [("m1", HOST)]
-    assert told(two, 61.1) == []
+    assert reported(two, 60.9) == [("m1", HOST)]
+    assert reported(two, 61.1) == []
 
 
 @clause("BUS-DISC-8")
 def test_a_conflict_of_announcements_is_reported_for_twice_their_interval() -> None:
     """Discovery tells of it once in an interval while it lasts; one may come late."""
     master = Master("m1")
-    heard(master, Change.CONFLICT)  # at 1 s
+    received(master, Change.CONFLICT)  # at 1 s
 
-    assert told(master, 2 * CONFLICTS_S + 0.9) == [("m2", ADDRESS)]
-    assert told(master, 2 * CONFLICTS_S + 1.0) == []
+    assert reported(master, 2 * CONFLICTS_S + 0.9) == [("m2", ADDRESS)]
+    assert reported(master, 2 * CONFLICTS_S + 1.0) == []
 
 
 @clause("BUS-DISC-8")
 def test_a_clone_where_a_machine_was_found_is_reported_with_that_address() -> None:
     """The dial is known by the name of the machine, which nobody can dial."""
     one = Master("m1")
-    heard(one, Change.FOUND)
+    received(one, Change.FOUND)
 
     connect(one, Master("m1", machine_id="id2", incarnation=9), 1, "m2", None)
 
-    assert told(one) == [("m1", ADDRESS)]
+    assert reported(one) == [("m1", ADDRESS)]
 
 
 @clause("BUS-DISC-8")
@@ -97,8 +97,8 @@ def test_a_host_that_has_dialled_is_the_machine_that_is_found_there() -> None:
     connect(two, one, 2, SECOND, None, 2.0, "192.0.2.2")
     connect(one, two, 3, FIRST, None, 3.0, "198.51.100.2")
 
-    assert told(one, 4.0) == [("m1", FIRST)]
-    assert told(two, 4.0) == [("m1", SECOND)]
+    assert reported(one, 4.0) == [("m1", FIRST)]
+    assert reported(two, 4.0) == [("m1", SECOND)]
     assert known(two, 4.0)[0].since_s == 3.0
     assert (len(one.log), len(two.log)) == (1, 1)
 
@@ -114,10 +114,10 @@ def test_a_third_machine_that_dials_both_reports_to_both(proved: str | None) -> 
     connect(third, clone, 2, SECOND, proved, 2.0)
     sent = flushed(third, original, 1, 2.0)
 
-    assert told(third, 2.0) == [("m2", SECOND)]
+    assert reported(third, 2.0) == [("m2", SECOND)]
     assert Error(reason=Reason.MACHINE_NAME, text=SECOND) in sent
-    assert told(original, 2.0) == [("m2", SECOND)]
-    assert told(clone, 2.0) == [("m2", FIRST)]
+    assert reported(original, 2.0) == [("m2", SECOND)]
+    assert reported(clone, 2.0) == [("m2", FIRST)]
     assert [each.name for each in known(third, 2.0)] == ["m2", "m2"]
     assert known(third, 2.0)[0].state is LINKED
     for master in (third, original, clone):
@@ -149,8 +149,8 @@ def test_a_clone_is_recognised_by_the_answer_of_the_original() -> None:
 
     [peer] = third.remote.topology.joined()
     assert (peer.session.link, peer.session.incarnation) == (1, 1)
-    assert told(third, 9.0) == [("m2", HOST)]
-    assert told(clone, 9.0) == [("m2", "192.0.2.2")]
+    assert reported(third, 9.0) == [("m2", HOST)]
+    assert reported(clone, 9.0) == [("m2", "192.0.2.2")]
 
 
 @clause("BUS-SEC-7")
@@ -162,7 +162,7 @@ def test_a_process_of_this_machine_reports_no_conflict() -> None:
     error = Error(reason=Reason.MACHINE_NAME, text=FIRST)
     master.machines.on_conflict_reported(peer, error, 1.0)
 
-    assert (told(master), master.log) == ([], [])
+    assert (reported(master), master.log) == ([], [])
 
 
 @clause("BUS-DISC-8")
@@ -172,8 +172,8 @@ def test_invented_names_do_not_fill_the_memory() -> None:
     for number in range(200):
         conflicts.note(f"m{number}", FIRST, "another one", 1.0)
 
-    assert len(told(master)) == 64
-    assert told(master)[-1] == ("m199", FIRST)
+    assert len(reported(master)) == 64
+    assert reported(master)[-1] == ("m199", FIRST)
 
 
 def originals(third: Master) -> list[tuple[int | None, int]]:

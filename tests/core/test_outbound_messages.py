@@ -309,12 +309,12 @@ def test_each_message_of_a_run_with_an_unknown_relay_is_a_stray(
 
     assert scene.strays == 3
     assert posts(actions) == [("f", [[b"4", b"5"]] if follows else [b"4"])]
-    told = [
+    reported = [
         each
         for _, each in scene.peer.session._controls
         if isinstance(each, Unrelay) and each.relay == GONE
     ]
-    assert len(told) == (kind is not Kind.NOTIFICATION)
+    assert len(reported) == (kind is not Kind.NOTIFICATION)
 
 
 @clause("BUS-MSG-13")

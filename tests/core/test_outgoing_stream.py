@@ -31,7 +31,7 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         self.sent_as: dict[int, int] = {}
         self.now = 0.0
         self.handed: list[int] = []
-        self.told: set[int] = set()  # messages whose fate the sender has learned
+        self.reported: set[int] = set()  # messages whose fate the sender has learned
         self.acknowledgements = [Acknowledgement(1)]
 
     @rule(patience=st.sampled_from([1.0, 3.0, FOR_EVER]), count=st.integers(1, 3))
@@ -67,12 +67,12 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
     def an_acknowledgement_arrives(self, data: st.DataObject) -> None:
         has = data.draw(st.sampled_from(self.acknowledgements))
         missing = {n for start, stop in has.missing for n in range(start, stop)}
-        told = [n for n in self.kept if n < has.next and n not in missing]
+        reported = [n for n in self.kept if n < has.next and n not in missing]
 
-        assert self.sender.acknowledge(has) == [self.sent_as[each] for each in told]
+        assert self.sender.acknowledge(has) == [self.sent_as[each] for each in reported]
 
-        self.told.update(told)
-        for number in told:
+        self.reported.update(reported)
+        for number in reported:
             del self.kept[number]
 
     @rule()
@@ -82,7 +82,7 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
 
         assert self.sender.expire(self.now) == [self.sent_as[each] for each in late]
 
-        self.told.update(late)
+        self.reported.update(late)
         for number in late:
             del self.kept[number]
 
@@ -94,7 +94,7 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         assert sender.floor == min(self.kept, default=sender.next)
         assert sender.next - sender.floor <= WINDOW
         assert sender.room == WINDOW - (sender.next - sender.floor)
-        assert self.told | set(self.kept) == set(range(1, sender.next))
+        assert self.reported | set(self.kept) == set(range(1, sender.next))
         # At most once and in order, despite losses.
         assert self.handed == sorted(set(self.handed))
 

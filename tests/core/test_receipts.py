@@ -38,17 +38,17 @@ def test_all_messages_up_to_the_reported_number_were_extracted(seed: int) -> Non
 
 @clause("BUS-RELAY-9")
 @given(
-    came=st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1),
+    received=st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1),
     data=st.data(),
 )
 def test_many_at_once_are_as_one_after_the_other(
-    came: list[tuple[int, int]], data: st.DataObject
+    received: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     """For arrivals and extractions: in parts of an arrival, in any order."""
     together, singly = Receipts(), Receipts()
     parts: list[tuple[int, int]] = []
     number = 1
-    for count, gap in came:
+    for count, gap in received:
         together.expect(number, count)
         for each in range(number, number + count):
             singly.expect(each)

@@ -52,7 +52,7 @@ sizes = st.integers(4, 30)
 
 
 @attrs.frozen
-class Letter:
+class Command:
     """One message, as the model represents it."""
 
     sender: int
@@ -61,12 +61,12 @@ class Letter:
     deadline: float | None
 
 
-def outbound_run_of(letters: list[Letter], *, alone: bool = False) -> OutboundRun:
+def outbound_run_of(commands: list[Command], *, alone: bool = False) -> OutboundRun:
     """Make a run of messages that differ only in their bodies.
 
     alone: True for a single command, posted by itself.
     """
-    first = letters[0]
+    first = commands[0]
     source: Any = SENDERS[first.sender]
     message = None
     if alone:
@@ -74,7 +74,7 @@ def outbound_run_of(letters: list[Letter], *, alone: bool = False) -> OutboundRu
             Kind.COMMAND, first.body, _source=source, _deadline=first.deadline
         )
     return outbound_run(
-        [each.body for each in letters],
+        [each.body for each in commands],
         source=source,
         relay=first.sender,
         turn=first.turn,
@@ -120,9 +120,9 @@ class RelayMachine(RuleBasedStateMachine):
         self.made = 0
         self.turns = 0
         # The model: single messages by place.
-        self.queued: list[Letter] = []
-        self.under_way: list[tuple[int, Letter]] = []
-        self.withdrawn: list[Letter] = []
+        self.queued: list[Command] = []
+        self.under_way: list[tuple[int, Command]] = []
+        self.withdrawn: list[Command] = []
         self.notified: list[tuple[int, int]] = []  # sender and turn
         self.unflushed: list[tuple[int, bytes]] = []
         self.next = self.floor = 1
@@ -131,20 +131,20 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=9))
     def several_are_posted(self, sender: int, lengths: list[int]) -> None:
-        letters = self._letters(sender, lengths, None)
-        self.relay.append([outbound_run_of(letters)])
+        commands = self._letters(sender, lengths, None)
+        self.relay.append([outbound_run_of(commands)])
 
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=3))
     def several_are_posted_that_are_soon_too_late(
         self, sender: int, lengths: list[int]
     ) -> None:
-        letters = self._letters(sender, lengths, self.now + 2)
-        self.relay.append([outbound_run_of(letters)])
+        commands = self._letters(sender, lengths, self.now + 2)
+        self.relay.append([outbound_run_of(commands)])
 
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=3))
     def some_are_posted_one_by_one(self, sender: int, lengths: list[int]) -> None:
-        letters = self._letters(sender, lengths, None)
-        self.relay.append([outbound_run_of([each], alone=True) for each in letters])
+        commands = self._letters(sender, lengths, None)
+        self.relay.append([outbound_run_of([each], alone=True) for each in commands])
 
     @rule(sender=senders)
     def its_sender_notifies(self, sender: int) -> None:
@@ -162,14 +162,14 @@ class RelayMachine(RuleBasedStateMachine):
     def what_may_goes(self) -> None:
         at, held = 0, set[int]()
         while at < len(self.queued) and self._window_open():
-            letter = self.queued[at]
-            if letter.sender in held or self._is_overtaking(letter):
-                held.add(letter.sender)
+            command = self.queued[at]
+            if command.sender in held or self._is_overtaking(command):
+                held.add(command.sender)
                 at += 1
                 continue
             del self.queued[at]
-            self.under_way.append((self.next, letter))
-            self.unflushed.append((self.next, letter.body))
+            self.under_way.append((self.next, command))
+            self.unflushed.append((self.next, command.body))
             self.next += 1
 
         self.relay.pump()
@@ -238,7 +238,7 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule()
     def what_is_in_doubt_is_taken_back(self) -> None:
-        doubtful = [letter for _, letter in self.under_way]
+        doubtful = [command for _, command in self.under_way]
         self.under_way = []
         self._are(self.relay.take_unacked(), doubtful)
 
@@ -285,15 +285,15 @@ class RelayMachine(RuleBasedStateMachine):
 
     def _letters(
         self, sender: int, lengths: list[int], deadline: float | None
-    ) -> list[Letter]:
+    ) -> list[Command]:
         self.turns += 1
-        letters = []
+        commands = []
         for length in lengths:
             self.made += 1
             body = self.made.to_bytes(4).ljust(length, b".")
-            letters.append(Letter(sender, self.turns, body, deadline))
-        self.queued += letters
-        return letters
+            commands.append(Command(sender, self.turns, body, deadline))
+        self.queued += commands
+        return commands
 
     def _window_open(self) -> bool:
         size = sum(len(each.body) for _, each in self.under_way)
@@ -303,21 +303,21 @@ class RelayMachine(RuleBasedStateMachine):
             and size < WINDOW_BYTES
         )
 
-    def _is_overtaking(self, letter: Letter) -> bool:
+    def _is_overtaking(self, command: Command) -> bool:
         return any(
-            sender == letter.sender and turn < letter.turn
+            sender == command.sender and turn < command.turn
             for sender, turn in self.notified
         )
 
     @staticmethod
-    def _are(messages: list[Incoming], letters: list[Letter]) -> None:
+    def _are(messages: list[Incoming], commands: list[Command]) -> None:
         """Compare commands with the model: the same senders, in the same order."""
         assert [
             (each._source, each.payload, each._deadline, each.kind, each.wants_reply)
             for each in messages
         ] == [
             (SENDERS[each.sender], each.body, each.deadline, Kind.COMMAND, False)
-            for each in letters
+            for each in commands
         ]
 
 
@@ -459,7 +459,7 @@ def test_an_answer_that_was_under_way_to_a_released_relay_is_recorded(
 
     assert machine.relay.take_unacked(lost=lost) == []
 
-    assert notes.told[-1] == (operation, 3, 7, 0, reason)
+    assert notes.reported[-1] == (operation, 3, 7, 0, reason)
 
 
 @clause("BUS-ENT-17", "BUS-DEREG-5")

@@ -33,4 +33,4 @@ def test_every_safety_property_of_the_model_holds_at_every_step(
         invariant(scene)
 
     assert len(scene.delivered) > 20
-    assert {outcome for _, outcome in scene.told} >= {"acknowledged", "undelivered"}
+    assert {outcome for _, outcome in scene.reported} >= {"acknowledged", "undelivered"}

@@ -110,11 +110,11 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
     assert said(one.flush(NOW)) == expected
 
     for link in (2, 3):
-        came = data.draw(st.sets(st.integers(1, max(1, one.outgoing.next - 1))))
-        next_ = min(max(came) + 1 if came else 1, one.outgoing.next)
+        arrived = data.draw(st.sets(st.integers(1, max(1, one.outgoing.next - 1))))
+        next_ = min(max(arrived) + 1 if arrived else 1, one.outgoing.next)
         missing = MissingTable()
         for number in range(1, next_):
-            if number not in came:
+            if number not in arrived:
                 missing.append(number, number + 1)
         one.on_ack(
             Ack.of(
@@ -125,7 +125,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
                 heard=0,
             )
         )
-        expected = [each for each in expected if each.number not in came]
+        expected = [each for each in expected if each.number not in arrived]
         one.detach()
         link_up(one, link, known=5)
         frames = one.flush(NOW)

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 ORIGIN, SIZE, HERE, THERE, MID = 5, 64, 7, 8, 3
 
 # The record of one step: operation, mid, destination, hop, reason.
-Told = tuple[Op, int, int, int, int]
+Reported = tuple[Op, int, int, int, int]
 
 
 class Notes:
     """A trace sink that keeps the records of messages."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.reported: list[Reported] = []
         self.common: set[tuple[int, int, Kind]] = set()  # fields equal in all steps
 
     def __call__(
@@ -51,7 +51,7 @@ class Notes:
         reason: Why | int = 0,
         kind: Kind = Kind.COMMAND,
     ) -> None:
-        self.told.append((operation, mid, destination, hop, reason))
+        self.reported.append((operation, mid, destination, hop, reason))
         self.common.add((origin, size, kind))
 
     def on_registered(self, registration: int, name: str) -> None:
@@ -94,16 +94,16 @@ def discarded(reason: Why) -> Callable[[Trace], object]:
 
 
 def failed(
-    error: BusError, *, told: bool, reason: Why | None = None
+    error: BusError, *, reported: bool, reason: Why | None = None
 ) -> Callable[[Trace], object]:
-    return lambda trace: trace.record_failed(error, reason, told=told)
+    return lambda trace: trace.record_failed(error, reason, told=reported)
 
 
-COMMANDED: Told = (Op.COMMAND, MID, HERE, 0, 0)
-GONE: Told = (Op.DISCARD, MID, HERE, 0, Why.ADDRESSEE_GONE)
-ELSEWHERE: Told = (Op.COMMAND, MID, THERE, 0, 0)
+COMMANDED: Reported = (Op.COMMAND, MID, HERE, 0, 0)
+GONE: Reported = (Op.DISCARD, MID, HERE, 0, Why.ADDRESSEE_GONE)
+ELSEWHERE: Reported = (Op.COMMAND, MID, THERE, 0, 0)
 
-STEPS: dict[str, tuple[Steps, list[Told]]] = {
+STEPS: dict[str, tuple[Steps, list[Reported]]] = {
     "delivered": (
         (accepted(HERE), Trace.record_extracted, Trace.record_delivered),
         [COMMANDED, (Op.EXTRACT, MID, HERE, 0, 0), (Op.DELIVER, MID, HERE, 0, 0)],
@@ -145,7 +145,7 @@ STEPS: dict[str, tuple[Steps, list[Told]]] = {
     ),
     "discarded before anybody had it": ((discarded(Why.OLDEST),), []),
     "failed before anybody had it": (
-        (Trace.number, failed(UnresolvedError("t", 1.0), told=True)),
+        (Trace.number, failed(UnresolvedError("t", 1.0), reported=True)),
         [],
     ),
 }
@@ -154,20 +154,20 @@ STEPS: dict[str, tuple[Steps, list[Told]]] = {
 @clause("B3")
 @pytest.mark.parametrize("name", STEPS)
 def test_each_step_is_recorded(name: str, notes: Notes, tracer: Tracer) -> None:
-    steps, told = STEPS[name]
+    steps, reported = STEPS[name]
     trace = tracer.command(SIZE)
 
     for step in steps:
         step(trace)
 
-    assert notes.told == told
+    assert notes.reported == reported
     assert notes.common <= {(ORIGIN, SIZE, Kind.COMMAND)}
 
 
 # Each error with its operations, if the sender is informed and if not, and its reason.
 FAILURES: dict[str, tuple[BusError, Op, Op, Why]] = {
-    type(error).__name__: (error, told, untold, why)
-    for error, told, untold, why in (
+    type(error).__name__: (error, reported, untold, why)
+    for error, reported, untold, why in (
         (AddresseeGoneError("t"), Op.UNDELIVERED, Op.DISCARD, Why.ADDRESSEE_GONE),
         (BusFullError("t", 1), Op.UNDELIVERED, Op.DISCARD, Why.FULL),
         (ExpiredError("t"), Op.UNDELIVERED, Op.DISCARD, Why.EXPIRED),
@@ -179,45 +179,47 @@ FAILURES: dict[str, tuple[BusError, Op, Op, Why]] = {
 
 
 @clause("B3")
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("reported", [True, False])
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failure_is_recorded_according_to_its_error(
-    name: str, told: bool, notes: Notes, tracer: Tracer
+    name: str, reported: bool, notes: Notes, tracer: Tracer
 ) -> None:
     error, if_told, if_not, why = FAILURES[name]
     trace = tracer.command(SIZE)
     trace.record_accepted(HERE)
 
-    trace.record_failed(error, told=told)
+    trace.record_failed(error, told=reported)
 
-    operation = if_told if told else if_not
-    assert notes.told == [COMMANDED, (operation, MID, HERE, 0, why)]
+    operation = if_told if reported else if_not
+    assert notes.reported == [COMMANDED, (operation, MID, HERE, 0, why)]
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("reported", [True, False])
 def test_a_failure_is_recorded_with_a_more_specific_reason(
-    told: bool, notes: Notes, tracer: Tracer
+    reported: bool, notes: Notes, tracer: Tracer
 ) -> None:
     trace = tracer.command(SIZE)
     trace.record_accepted(HERE)
 
-    trace.record_failed(BusFullError("t", 1), Why.OLDEST, told=told)
+    trace.record_failed(BusFullError("t", 1), Why.OLDEST, told=reported)
 
-    assert notes.told[1:] == [
-        (Op.UNDELIVERED if told else Op.DISCARD, MID, HERE, 0, Why.OLDEST)
+    assert notes.reported[1:] == [
+        (Op.UNDELIVERED if reported else Op.DISCARD, MID, HERE, 0, Why.OLDEST)
     ]
 
 
 @clause("B3")
-@pytest.mark.parametrize("told", [True, False])
-def test_a_lost_peer_adds_no_record(told: bool, notes: Notes, tracer: Tracer) -> None:
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_lost_peer_adds_no_record(
+    reported: bool, notes: Notes, tracer: Tracer
+) -> None:
     """The peer had taken the message; the loss of the answer is no step of it."""
     trace = tracer.command(SIZE)
     trace.record_accepted(HERE)
 
-    trace.record_failed(PeerLostError("t"), told=told)
+    trace.record_failed(PeerLostError("t"), told=reported)
 
-    assert notes.told == [COMMANDED]
+    assert notes.reported == [COMMANDED]
 
 
 @clause("B3")
@@ -228,7 +230,7 @@ def test_an_unreported_failure_is_recorded_once(notes: Notes, tracer: Tracer) ->
     trace.record_failed(BusFullError("t", 1), told=False)
     trace.record_failed(ExpiredError("t"), told=False)
 
-    assert len(notes.told) == 2
+    assert len(notes.reported) == 2
 
 
 # Numbers.
@@ -245,7 +247,7 @@ def test_a_message_has_its_number_once_it_is_accepted(
     third.record_accepted(HERE)
 
     assert refused.mid == 0
-    assert [mid for _, mid, *_ in notes.told] == [MID, MID + 1, MID + 2]
+    assert [mid for _, mid, *_ in notes.reported] == [MID, MID + 1, MID + 2]
 
 
 @clause("B5")
@@ -257,7 +259,7 @@ def test_one_that_waits_for_a_name_keeps_its_turn(notes: Notes, tracer: Tracer) 
     waits.number()
     waits.record_accepted(HERE)
 
-    assert notes.told == [(Op.COMMAND, MID + 1, THERE, 0, 0), COMMANDED]
+    assert notes.reported == [(Op.COMMAND, MID + 1, THERE, 0, 0), COMMANDED]
 
 
 # Other kinds.
@@ -269,7 +271,7 @@ def test_a_notification_is_recorded_once_per_subscriber(
     for destination in (HERE, THERE):
         tracer.notification(SIZE).record_accepted(destination)
 
-    assert notes.told == [
+    assert notes.reported == [
         (Op.NOTIFY, MID, HERE, 0, 0),
         (Op.NOTIFY, MID + 1, THERE, 0, 0),
     ]
@@ -288,7 +290,7 @@ def test_a_notification_to_other_processes_is_recorded_once_per_process(
         copy.record_accepted(process)
         copy.record_sent()
 
-    assert notes.told == [
+    assert notes.reported == [
         (Op.NOTIFY, MID, HERE, 0, 0),
         (Op.RELAY_OUT, MID, HERE, 1, 0),
         (Op.NOTIFY, MID, THERE, 0, 0),
@@ -307,7 +309,7 @@ def test_a_message_from_a_link_is_recorded_with_its_hop(notes: Notes) -> None:
     trace.record_accepted(HERE)
     trace.record_sent()
 
-    assert notes.told == [
+    assert notes.reported == [
         (Op.RELAY_IN, MID, HERE, 2, 0),
         (Op.RELAY_OUT, MID, HERE, 3, 0),
     ]
@@ -317,11 +319,11 @@ def test_a_message_from_a_link_is_recorded_with_its_hop(notes: Notes) -> None:
 def test_a_copy_for_a_subscriber_keeps_the_hop_of_its_notification(
     notes: Notes,
 ) -> None:
-    came = Trace(notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, hop=1)
+    received = Trace(notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, hop=1)
 
-    came.for_subscriber().record_accepted(THERE)
+    received.for_subscriber().record_accepted(THERE)
 
-    assert notes.told == [(Op.NOTIFY, MID, THERE, 1, 0)]
+    assert notes.reported == [(Op.NOTIFY, MID, THERE, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -340,7 +342,7 @@ def test_an_answer_carries_the_number_of_its_question_and_its_responder(
     trace.record_accepted(ORIGIN)
     trace.record_sent()
 
-    assert notes.told == [
+    assert notes.reported == [
         (Op.RESPOND, MID, ORIGIN, 0, 0),
         (Op.RELAY_OUT, MID, ORIGIN, 1, 0),
     ]

@@ -297,17 +297,17 @@ def test_an_acknowledgement_of_many_gaps_covers_only_received_messages(
     gaps: int,
 ) -> None:
     sent: OutgoingStream[int] = OutgoingStream(1, window=4096)
-    came: IncomingStream[int] = IncomingStream(window=4096, ranges_max=1024)
+    incoming: IncomingStream[int] = IncomingStream(window=4096, ranges_max=1024)
     for _ in range(2 * gaps + 1):
         sent.send(sent.next)
     for number in range(1, 2 * gaps + 2, 2):
-        came.accept(number, [number], 1)
+        incoming.accept(number, [number], 1)
 
-    ack = wire.Ack.of(came.acknowledgement, epoch=1, incarnation=2)
+    ack = wire.Ack.of(incoming.acknowledgement, epoch=1, incarnation=2)
     received = sent.acknowledge(_through_the_wire(ack).acknowledgement)
 
-    told = min(gaps, MISSING_MAX) + 1
-    assert received == [2 * each + 1 for each in range(told)]
+    covered = min(gaps, MISSING_MAX) + 1
+    assert received == [2 * each + 1 for each in range(covered)]
 
 
 def test_an_acknowledgement_of_all_numbers_is_decoded_unchanged() -> None:

@@ -66,9 +66,9 @@ def test_bodies_of_known_lengths_make_the_same_frame(sizes: list[int]) -> None:
     plain = Batch(1, 2, 3, 4, [Run(1, 2, Kind.COMMAND, RAW, 0, 5, 0, bodies)])
     known = Batch(1, 2, 3, 4, [Run(1, 2, Kind.COMMAND, RAW, 0, 5, 0, Bodies(bodies))])
     assert encode(known) == encode(plain)
-    came = decode(encode(known))
-    assert came == plain
-    assert isinstance(came, Batch)
-    [run] = came.runs
+    received = decode(encode(known))
+    assert received == plain
+    assert isinstance(received, Batch)
+    [run] = received.runs
     assert isinstance(run.bodies, Bodies)
     assert run.bodies.lengths == Lengths.of(sizes)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from bus.journal.reader import StoredJournal
 
-__all__ = ["BUS_RULES", "holds", "lines", "links", "names", "told"]
+__all__ = ["BUS_RULES", "holds", "lines", "links", "names", "steps_of"]
 
 BUS_RULES: Final = ("B1", "B2", "B3", "B5")
 
@@ -55,7 +55,7 @@ def _of_messages(record: Record) -> bool:
     return RecordKind.COMMAND <= record.kind <= RecordKind.IN_DOUBT
 
 
-def told(folder: Path, process: str = "") -> list[str]:
+def steps_of(folder: Path, process: str = "") -> list[str]:
     """Return the steps in the only journal below a folder, or that of one process.
 
     Kind, sender, addressee, number and reason: ``deliver a b 2`` concerns the second
@@ -72,7 +72,7 @@ def told(folder: Path, process: str = "") -> list[str]:
 
 
 def lines(text: str) -> list[str]:
-    """Return the steps of a text, one per line, in the form of `told`."""
+    """Return the steps of a text, one per line, in the form of `steps_of`."""
     return [line.strip() for line in text.strip().splitlines()]
 
 

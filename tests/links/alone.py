@@ -205,8 +205,8 @@ class Alone:
 
     def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> FastDelivery:
         assert host is self.host
-        came = link.receive(frame, 0.0, self.todo, answers_only=host.main)
-        return self.delivery if came else FastDelivery.REFUSED
+        received = link.receive(frame, 0.0, self.todo, answers_only=host.main)
+        return self.delivery if received else FastDelivery.REFUSED
 
     def ask(
         self, host: Any = None, lease: Any = None, *, wants_reply: bool = True

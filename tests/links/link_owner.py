@@ -30,7 +30,7 @@ __all__ = ["LinkOwner", "rest", "under_every_schedule", "under_some_schedules"]
 class LinkOwner:
     """A link pool and its owner, driven by one test.
 
-    came: frames by link; None for the loss of the link.
+    received: frames by link; None for the loss of the link.
     made: numbers of the established links; None for a link that failed.
     far: the far ends of the accepted links.
     gave_up: links dropped because the peer did not read.
@@ -71,7 +71,7 @@ class LinkOwner:
         self.there: Final = QueueBroker(
             "there", manager=self.manager, max_message_size=limit
         )
-        self.came: Final[list[tuple[int, bytes | None]]] = []
+        self.received: Final[list[tuple[int, bytes | None]]] = []
         self.made: Final[list[int | None]] = []
         self.ready: Callable[[], bool] = lambda: False
         self.far: Final[list[MessageQueue]] = []
@@ -106,14 +106,14 @@ class LinkOwner:
     def turn(self) -> None:
         """Take the received frames, and serve the requests."""
         self.rounds += 1
-        self.came.extend(self.link_pool.take())
+        self.received.extend(self.link_pool.take())
         for request in self.inbox.take_now():
             request.run()
         self.link_pool.resume()
 
     def frames(self, number: int) -> list[bytes | None]:
         """Return the frames of one link."""
-        return [frame for link, frame in self.came if link == number]
+        return [frame for link, frame in self.received if link == number]
 
     @property
     def words(self) -> list[str]:

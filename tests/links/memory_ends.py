@@ -123,12 +123,12 @@ class Owner:
 
     def answers(self) -> list[MemoryFrame]:
         """Take in all that the recipients have to say; return it."""
-        came = []
+        received = []
         for link, recipient in self.recipients.items():
             for frame in recipient.say():
-                came.append(frame)
+                received.append(frame)
                 assert self.memory.on_frame(link, frame) == []
-        return came
+        return received
 
     def prepared(self, *links: int, size: int = SIZE) -> None:
         """Have a slab for messages of this size mapped at links."""

@@ -363,19 +363,19 @@ class Notifier(Sender):
         self._entry.order = object()  # as `Router.post` does
         process.post(payload, process.host.audience, self._entry)
 
-    def came(self) -> list[tuple[int, int]]:
+    def received(self) -> list[tuple[int, int]]:
         """Return the numbers of the notifications that left, each with its gap."""
-        came = []
+        received = []
         notified = self._process.remote.notified
         gaps = self._process.remote.gaps
         for (payload, _), (source, gap) in zip(notified, gaps, strict=True):
             if source is self._entry:
                 text = payload.rstrip(b".") if isinstance(payload, bytes) else payload
-                came.append((int(text), gap))
-        return came
+                received.append((int(text), gap))
+        return received
 
 
-def missing(came: list[tuple[int, int]]) -> list[int]:
+def missing(received: list[tuple[int, int]]) -> list[int]:
     """Return for each notification how many are missing just before it."""
-    numbers = [0, *(number for number, _ in came)]
+    numbers = [0, *(number for number, _ in received)]
     return [now - last - 1 for last, now in pairwise(numbers)]

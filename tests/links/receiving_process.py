@@ -23,10 +23,10 @@ __all__ = [
     "BYTES_MAX",
     "MESSAGES_MAX",
     "Far",
-    "Heard",
     "Held",
     "Reader",
     "ReceivingProcess",
+    "Subscribed",
 ]
 
 # The bounds of the messages held back for one task.
@@ -66,7 +66,7 @@ class Far:
         self.lost.append(message.payload)
 
 
-class Heard:
+class Subscribed:
     """A subscription, as far as delivery uses it."""
 
     def __init__(self, account: Account) -> None:
@@ -90,12 +90,17 @@ class Held:
         return new_message(payload, _source=self.far, _to=entry, _size=size)
 
     def notification(
-        self, entry: Entry, heard: Heard, payload: Any, size: int = 1, gap: int = 0
+        self,
+        entry: Entry,
+        received: Subscribed,
+        payload: Any,
+        size: int = 1,
+        gap: int = 0,
     ) -> Incoming:
         return new_message(
             payload,
             kind=Kind.NOTIFICATION,
-            subscriptions=(heard,),
+            subscriptions=(received,),
             _source=self.far,
             _to=entry,
             _size=size,
@@ -172,9 +177,9 @@ class ReceivingProcess:
     def serve(self) -> None:
         run_due(self.host)
 
-    def heard(
+    def subscription(
         self, overflow: Overflow = "drop-oldest", capacity: int = MESSAGES_MAX
-    ) -> Heard:
-        return Heard(
+    ) -> Subscribed:
+        return Subscribed(
             new_account(messages_max=capacity, bytes_max=BYTES_MAX, overflow=overflow)
         )

@@ -113,7 +113,7 @@ def notify(pair: Pair) -> None:
         pair.far.register(name).subscribe("a", got.append)
     subscribed(pair.near, "a")
     a.notify(1)
-    until(lambda: len(got) == 2, "both have heard")
+    until(lambda: len(got) == 2, "both have received it")
 
 
 def notify_here_and_there(pair: Pair) -> None:
@@ -123,7 +123,7 @@ def notify_here_and_there(pair: Pair) -> None:
     pair.far.register("b").subscribe("a", lambda message: message.respond(1))
     subscribed(pair.near, "a")
     a.notify(1, on_response=got.append, timeout=LIMIT_S)
-    until(lambda: len(got) == 2, "one has heard, one has answered")
+    until(lambda: len(got) == 2, "one has received it, one has answered")
 
 
 def left_and_came_here(pair: Pair) -> None:
@@ -146,7 +146,7 @@ def left_for_good(pair: Pair) -> None:
     pair.start().command("b", 1)
     unread(pair.far, 1)
     b.deregister(final=True)
-    until(lambda: len(pair.lost) == 1, "it is told")
+    until(lambda: len(pair.lost) == 1, "it is reported")
 
 
 def process_leaves(pair: Pair) -> None:

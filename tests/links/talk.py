@@ -23,12 +23,12 @@ __all__ = ["Talk", "until_at_rest"]
 class Talk:
     """Two processes over sockets; one asks, and a thread of the other answers.
 
-    went, came: how many frames both processes sent and received on the fast path.
+    went, received: how many frames both processes sent and received on the fast path.
     asked: how many of the sent frames were questions.
     """
 
     def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.went = self.came = self.asked = 0
+        self.went = self.received = self.asked = 0
         self.far = stack.enter_context(socket_bus("far", role=Role.MASTER))
         self.near = stack.enter_context(socket_bus("near", role=Role.SLAVE))
         self.answered: list[Any] = []
@@ -45,7 +45,7 @@ class Talk:
         return message.payload
 
     def _count(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ask, answer, came = FastPath.command, FastPath.answer, FastPath.receive
+        ask, answer, received = FastPath.command, FastPath.answer, FastPath.receive
 
         def asks(short: FastPath, *about: Any) -> Any:
             frame = ask(short, *about)
@@ -59,8 +59,8 @@ class Talk:
             return frame
 
         def comes(short: FastPath, *about: Any, **how: Any) -> Any:
-            taken = came(short, *about, **how)
-            self.came += taken
+            taken = received(short, *about, **how)
+            self.received += taken
             return taken
 
         monkeypatch.setattr(FastPath, "command", asks)
@@ -75,9 +75,9 @@ class Talk:
         until(self._is_warm, "the question takes the fast path")
 
     def _is_warm(self) -> bool:
-        before = self.came
+        before = self.received
         self.ask()
-        return self.came == before + 2
+        return self.received == before + 2
 
     @property
     def waits(self) -> bool:

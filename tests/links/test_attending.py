@@ -17,7 +17,6 @@ from bus import Role
 from bus.core.local.actions import Dial, HangUp, Send
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import Ack, LinkKind
-from bus.links.fast_path_driver import _WaitableLink
 from bus.links.link_pool import LinkPool
 from bus.links.rounds import Rounds
 from specs.clauses import clause
@@ -25,7 +24,6 @@ from tests.kit.buses import processes, socket_bus
 from tests.kit.comm_threads import comm_of, held
 from tests.kit.messages import inbound_run
 from tests.kit.tasks import Reader
-from tests.links.alone import Alone, Short
 from tests.links.test_wake_ups import Asleep
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, until
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bus import Bus, Task
-    from bus.core.local.inbound_run import InboundRun
     from tests.strikes import Blow
 
 MANY = 100
@@ -229,84 +226,6 @@ def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
         rounds.run_urgent_part()
 
     assert rounds.given
-
-
-# Conditions for waiting at a link.
-
-
-def _run(count: int, size: int) -> InboundRun:
-    relay = SimpleNamespace(peer=object())
-    source = SimpleNamespace(mailbox=relay)
-    return inbound_run([bytes(size)] * count, source=source)
-
-
-@clause("BUS-CHAN-7")
-@pytest.mark.parametrize(
-    ("count", "size", "main", "offered"),
-    [
-        (16, 4096, False, True),
-        (15, 64, False, False),
-        (16, 4097, False, False),
-        (16, 64, True, False),
-    ],
-)
-def test_only_for_many_short_commands_a_thread_is_offered_the_link(
-    *, count: int, size: int, main: bool, offered: bool
-) -> None:
-    """The main thread never waits there: it could be interrupted."""
-    alone, run = Alone(), _run(count, size)
-    waitable: Any = SimpleNamespace(
-        fast_path=SimpleNamespace(is_current=True), wanted=False
-    )
-    alone.fast_path_driver._waitable_links[run.source.mailbox.peer] = waitable
-    alone.host.main, alone.host.link_wait = main, None
-
-    alone.fast_path_driver.offer_link(run, alone.host)
-
-    assert alone.host.link_wait is (waitable if offered else None)
-    assert waitable.wanted is offered
-
-
-@clause("BUS-CHAN-7")
-def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
-    """The link may have been lost, and the thread may be about to wait there."""
-    alone, run = Alone(), _run(16, 1)
-    alone.host.link_wait = waitable = object()
-    exchange: Any = alone.fast_path_driver._exchange
-    exchange.query = lambda _: None
-
-    alone.fast_path_driver.offer_link(run, alone.host)
-
-    assert alone.host.link_wait is waitable
-
-
-@clause("BUS-CHAN-7")
-@pytest.mark.parametrize("wanted", [False, True])
-def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
-    *, wanted: bool
-) -> None:
-    """Long messages are better read by another thread, while callbacks run."""
-    alone = Alone()
-    attend = alone._run_urgent_part
-
-    def attends() -> None:
-        attend()
-        waitable.wanted |= wanted
-
-    alone.fast_path_driver._run_urgent_part = attends  # type: ignore[misc]
-    lead: Any = SimpleNamespace(
-        take=lambda _: True,
-        sleep=lambda _: None,
-        read=lambda: [b"other"],
-        leave=lambda _: None,
-        ended=False,
-    )
-    short: Any = Short()
-    waitable = _WaitableLink(alone.fast_path_driver, short, lead)
-    waitable.wanted = True  # from before
-
-    assert waitable.wait(alone.host, None) is wanted
-    assert alone.attended == [(1, b"other")]
 
 
 @clause("BUS-RELAY-9")

@@ -75,9 +75,9 @@ def test_each_notification_reports_those_dropped_before_it(
         process.round()
 
     for notifier in notifiers:
-        came = notifier.came()
-        assert [gap for _, gap in came] == missing(came)
-        assert came[-1][0] == notifier.number
+        received = notifier.received()
+        assert [gap for _, gap in received] == missing(received)
+        assert received[-1][0] == notifier.number
     assert is_empty(process)
 
 
@@ -94,7 +94,7 @@ def test_a_gap_of_one_notifier_is_due_until_its_next_notification_is_taken() -> 
     process.round()
 
     assert not account.has_gap(one.entry)
-    assert [gap for _, gap in one.came()] == [1] + [0] * (MESSAGES_MAX - 2)
+    assert [gap for _, gap in one.received()] == [1] + [0] * (MESSAGES_MAX - 2)
 
 
 @clause("BUS-MSG-15", "BUS-RELAY-6")
@@ -104,7 +104,7 @@ def test_notifications_of_bytes_share_one_place_in_the_inbox() -> None:
     notifier.notify_numbers(100)
     assert len(process.host.inbox.items) == 1
     process.round()
-    assert [number for number, _ in notifier.came()] == [*range(1, 101)]
+    assert [number for number, _ in notifier.received()] == [*range(1, 101)]
     assert is_empty(process)
 
 
@@ -122,10 +122,10 @@ def test_two_threads_of_a_task_may_notify_at_the_same_time() -> None:
         notifier.send(b"3")
         other.join()
         process.round()
-        came = [payload for payload, _ in process.remote.notified]
-        assert sorted(came + notifier.lost) == [b"1", b"2", b"3", b"x", b"y"]
+        received = [payload for payload, _ in process.remote.notified]
+        assert sorted(received + notifier.lost) == [b"1", b"2", b"3", b"x", b"y"]
         for own in (b"123", b"xy"):
-            numbers = [each for each in came if each in own]
+            numbers = [each for each in received if each in own]
             assert numbers == sorted(numbers)
 
     explore(
@@ -160,8 +160,8 @@ def test_notifications_sent_while_others_are_dropped_or_taken_keep_their_order()
         for notifier in (one, other):
             notifier.notify_objects(1)
             process.round()
-            came = notifier.came()
-            assert [gap for _, gap in came] == missing(came)
+            received = notifier.received()
+            assert [gap for _, gap in received] == missing(received)
         assert is_empty(process)
 
     explore(program, bound=2, limit=schedules(400), random=schedules(50), seed=1)
@@ -221,10 +221,10 @@ def test_an_interrupt_anywhere_loses_one_notification_and_no_room(
         other.notify_objects(1)  # reports the last drop
         process.round()
 
-        came = other.came()
-        assert [gap for _, gap in came] == missing(came)
+        received = other.received()
+        assert [gap for _, gap in received] == missing(received)
         assert account.delivered == len(process.remote.notified)
-        assert account.dropped == other.number - len(came)
+        assert account.dropped == other.number - len(received)
 
     everywhere(case, packages=[bus])
 

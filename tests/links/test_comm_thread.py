@@ -127,20 +127,20 @@ def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
         with processes(2) as [bus, other]:
             deaf = QueueBroker("deaf", manager=brokers(bus))
             Reader(other)
-            told: list[tuple[int | None, float]] = []
+            reported: list[tuple[int | None, float]] = []
             comm = comm_of(bus)
             begun = run.now
 
             def made(number: int | None) -> None:
-                told.append((number, run.now))
+                reported.append((number, run.now))
 
             comm._relay_outbox.ask(lambda: comm._link_pool.helpers.dial(["deaf"], made))
             assert bus.call("reader", 7, timeout=None) == 7
             answered = run.now
-            while not told:
+            while not reported:
                 run.sleep(0.1)
             deaf.close()
-            [(number, at)] = told
+            [(number, at)] = reported
             assert number is None
             assert answered < at
             assert at - begun >= PATIENT.connect_timeout_s

@@ -87,7 +87,7 @@ def test_a_task_disconnected_by_an_overflow_is_announced_at_once(
         until(lambda: holder.task._receiver.leaving, "it is cut off")
         until(
             lambda: any(isinstance(frame, Eliminate) for frame in frames),
-            "the master is told",
+            "the departure is announced",
             limit_s=LIMIT_S / 2,  # before any deadline wakes the comm thread
         )
 

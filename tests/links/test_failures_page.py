@@ -83,9 +83,9 @@ def test_a_system_exit_deregisters_only_the_tasks_of_its_thread(
 
 @clause("BUS-MOVE-8", "BUS-DEREG-9")
 def test_commands_under_way_are_in_doubt_and_queued_ones_reach_the_next_task() -> None:
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     with socket_bus("near", role=Role.MASTER, config=BusConfig(window=2)) as near:
-        sender = near.register("sender", on_undelivered=told.append)
+        sender = near.register("sender", on_undelivered=undelivered.append)
         with Far("far") as far:
             far.started()
             far(HELD)
@@ -97,13 +97,13 @@ def test_commands_under_way_are_in_doubt_and_queued_ones_reach_the_next_task() -
             until(lambda: under_way(near) == 2, "the window is full")
 
             far.kill()
-            until(lambda: len(told) == 2, "messages in doubt are reported")
+            until(lambda: len(undelivered) == 2, "messages in doubt are reported")
 
         got: list[Any] = []
         near.register("held", on_command=lambda message: got.append(message.payload))
         until(lambda: len(got) == 3, "messages not under way arrive")
         # Command 0 was read and wants no answer: it has no outcome to report.
-        assert [(each.payload, type(each.error)) for each in told] == [
+        assert [(each.payload, type(each.error)) for each in undelivered] == [
             (1, InDoubtError),
             (2, InDoubtError),
         ]
@@ -114,10 +114,10 @@ def test_commands_under_way_are_in_doubt_and_queued_ones_reach_the_next_task() -
 @clause("BUS-RELAY-8")
 def test_a_subscription_resumes_when_its_notifier_returns(near: Bus) -> None:
     """The subscription persists; a notification without a subscriber is lost."""
-    heard: list[tuple[Any, int]] = []
+    received: list[tuple[Any, int]] = []
     seen: list[bool] = []
     reader = near.register("reader")
-    reader.subscribe("sensor", lambda m: heard.append((m.payload, m.gap)))
+    reader.subscribe("sensor", lambda m: received.append((m.payload, m.gap)))
     reader.watch("sensor", lambda presence: seen.append(presence.here))
 
     def live(life: int) -> None:
@@ -128,14 +128,14 @@ def test_a_subscription_resumes_when_its_notifier_returns(near: Bus) -> None:
             # Its process knows the subscriber before this reply comes back.
             far("bus.wait_for('reader') and None")
             far(f"made['sensor'].notify({life})")
-            until(lambda: len(heard) == life, "it is heard")
+            until(lambda: len(received) == life, "it is received")
             far.kill()
             until(lambda: len(seen) == 2 * life, "it is missed")
 
     live(1)
     live(2)
 
-    assert heard == [(1, 0), (2, 0)]
+    assert received == [(1, 0), (2, 0)]
     assert seen == [True, False, True, False]
 
 
@@ -249,6 +249,6 @@ def test_linked_processes_need_no_run_directory_but_newcomers_do(
         answers: list[Response] = []
         asker = stranger.register("asker")
         asker.command("echo", 2, on_response=answers.append, timeout=0.3)
-        until(lambda: len(answers) == 1, "it is told")
+        until(lambda: len(answers) == 1, "it is reported")
         assert isinstance(answers[0].error, UnresolvedError)
     assert far("made['echo'].got") == [0, 1]

@@ -35,11 +35,11 @@ _EVERYWHERE_S = 240.0
 class News:
     """A notifier, and a subscriber in a thread of another process.
 
-    went, came: how many notifications were sent and received on the fast path.
+    went, received: how many notifications were sent and received on the fast path.
     """
 
     def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.went = self.came = 0
+        self.went = self.received = 0
         self.got: list[Any] = []
         self.far = stack.enter_context(socket_bus("far", role=Role.MASTER))
         self.near = stack.enter_context(socket_bus("near", role=Role.SLAVE))
@@ -68,7 +68,7 @@ class News:
 
         def receives(way: FastPath, *about: Any) -> bool:
             taken = receive(way, *about)
-            self.came += taken
+            self.received += taken
             return taken
 
         monkeypatch.setattr(FastPath, "notification", sends)
@@ -103,7 +103,7 @@ def test_lone_notifications_pass_by_the_comm_threads(news: News, payload: Any) -
 
     assert news.got == sent
     assert news.went > 20
-    assert news.came > 10
+    assert news.received > 10
     all_acknowledged(news.near)
     for bus in (news.near, news.far):
         assert unbalanced(bus.inspect()) == []
@@ -179,7 +179,7 @@ def test_subscribers_in_several_threads_get_each_lone_notification(news: News) -
         until(lambda: len(others) == len(news.got), "the other has it, too")
 
     assert others == news.got == [{"number": number} for number in range(50)]
-    assert news.came > 5
+    assert news.received > 5
     assert all(one is not two for one, two in zip(news.got, others, strict=True))
 
 

@@ -43,14 +43,14 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
 @clause("BUS-CHAN-7")
 def test_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
     talk.warm()
-    talk.went = talk.came = 0
+    talk.went = talk.received = 0
 
     for number in range(200):
         assert talk.ask(number) == number
 
     # Occasionally a comm thread makes a round, or reads first.
     assert talk.went > 200
-    assert talk.came > 200
+    assert talk.received > 200
 
 
 @clause("BUS-FLOW-7")
@@ -216,10 +216,10 @@ def test_the_frame_monitor_records_all_frames(talk: Talk) -> None:
 
     comm.watcher = Noted()
     try:
-        before = talk.came
+        before = talk.received
         for number in range(10):
             talk.ask(number)
-        assert talk.came <= before + 10  # in the other process
+        assert talk.received <= before + 10  # in the other process
     finally:
         comm.watcher = None
     batches = [each for each in frames if isinstance(each, Batch)]

@@ -1,31 +1,25 @@
-"""`FastPathDriver` by itself: its treatment of frames, and the threads it wakes."""
+"""`FastPathDriver` by itself: decisions of a thread that no whole bus shows."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bus.core.wire import FrameType
 from bus.links.fast_path_driver import _WaitableLink
 from bus.threads.fast_delivery import FastDelivery
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
 from specs.clauses import clause
-from tests.kit.clock import Clock
-from tests.links.alone import Alone, LeaseOfOne, Peer
+from tests.kit.messages import inbound_run
+from tests.links.alone import Alone, LeaseOfOne, Peer, Short
+
+if TYPE_CHECKING:
+    from bus.threads.inbox import Inbox
 
 _ACK = bytes((FrameType.ACK.value,))
-
-
-@clause("BUS-FLOW-7")
-def test_the_comm_thread_wakes_soon_for_messages_that_bypassed_it() -> None:
-    """It has to acknowledge the messages in time."""
-    alone = Alone()
-
-    assert alone.wait(b"+1")
-
-    assert alone.calls == ["soon", "act 0"]
-    assert list(alone.todo) == [b"+1"]
 
 
 @clause("BUS-CHAN-7")
@@ -40,37 +34,6 @@ def test_a_frame_behind_a_frame_for_the_comm_thread_is_handed_over_too() -> None
     assert alone.calls == ["wake", "act 1", "soon"]
 
 
-@clause("BUS-CHAN-7", "BUS-MSG-15")
-def test_an_uninterruptible_thread_handles_all_frames_that_it_has_read() -> None:
-    """At once, after the frames that came before."""
-    alone = Alone()
-
-    alone.wait(b"+1", b"other", b"+2")
-
-    assert list(alone.todo) == [b"+1"]
-    assert alone.attended == [(1, b"other"), (1, b"+2")]
-    assert alone.calls == ["urgent part", "act 0"]
-    assert not alone.given
-
-
-@clause("BUS-RELAY-9")
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_taken_messages_are_acknowledged_before_the_thread_sleeps(
-    *, interrupted: bool
-) -> None:
-    """The thread acknowledges them itself, unless it may be interrupted.
-
-    Their sender may wait for the acknowledgement.
-    """
-    alone = Alone()
-    alone.host.main, alone.acknowledgement_tracker.due = interrupted, True
-
-    alone.wait()
-    alone.wait()
-
-    assert alone.calls == ([] if interrupted else ["urgent part"])
-
-
 @clause("BUS-CHAN-7")
 def test_a_message_already_in_its_mailbox_needs_no_further_action() -> None:
     alone = Alone()
@@ -79,18 +42,6 @@ def test_a_message_already_in_its_mailbox_needs_no_further_action() -> None:
     assert alone.wait(b"+1")
 
     assert alone.calls == ["soon"]
-
-
-@clause("BUS-CHAN-7")
-def test_frames_that_follow_handed_over_frames_are_handed_over() -> None:
-    alone = Alone()
-    alone.host.main = True
-    alone.wait(b"other")
-
-    alone.wait(b"+1")
-
-    assert not alone.todo
-    assert list(alone.given) == [(1, b"other"), (1, b"+1")]
 
 
 @clause("BUS-ROUTE-4")
@@ -141,109 +92,6 @@ def test_work_that_an_interruptible_thread_leaves_is_done_at_once(
     assert ("request_flush" in alone.calls) is more
 
 
-@clause("BUS-RELAY-9")
-@pytest.mark.parametrize("watched", [False, True])
-def test_in_an_exchange_the_comm_thread_is_left_asleep(
-    monkeypatch: pytest.MonkeyPatch, *, watched: bool
-) -> None:
-    """The next message acknowledges the last; the comm thread handles the end."""
-    alone = Alone()
-    monkeypatch.setattr(alone.fast_path.peer.acks, "in_exchange", watched)
-
-    alone.wait(b"+1")
-
-    assert ("soon" in alone.calls) is not watched
-
-
-@clause("BUS-RELAY-9")
-@pytest.mark.parametrize("watched", [False, True])
-def test_messages_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
-    monkeypatch: pytest.MonkeyPatch, *, watched: bool
-) -> None:
-    """The comm thread may have gone to sleep before any acknowledgement was due."""
-    alone = Alone()
-    monkeypatch.setattr(Peer.session, "ack_at", 1.0)
-    monkeypatch.setattr(Peer.acks, "in_exchange", watched)
-
-    assert alone.ask()
-
-    assert ("soon" in alone.calls) is not watched
-
-
-@clause("BUS-CHAN-6", "BUS-CHAN-7")
-def test_commands_that_follow_one_another_fast_go_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """But a caller waiting for an answer does not wait for another command."""
-    alone, clock = Alone(), Clock.installed(monkeypatch, 0.0)
-
-    def sent() -> bool:
-        return alone.ask(wants_reply=False)
-
-    assert [sent(), sent()] == [True, False]
-    clock.now += 0.0001
-    assert not sent()
-    clock.now += 0.00015  # since the last command, not the last on the fast path
-    assert not sent()
-    assert alone.ask()
-    clock.now += 0.00025
-    assert sent()
-
-
-@clause("BUS-CHAN-7")
-def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
-    alone = Alone()
-    alone.midway.add(1)
-
-    alone.wait(b"+1")
-
-    assert not alone.todo
-    assert alone.attended == [(1, b"+1")]
-
-
-@clause("OPEN-12")
-def test_the_comm_thread_reads_all_frames_while_they_are_recorded() -> None:
-    """It is the one that shows them to the recorder."""
-    alone = Alone()
-    rounds: Any = alone.fast_path_driver._rounds
-    rounds.links_reserved = True
-
-    alone.wait(b"+1")
-
-    assert not alone.todo
-    assert alone.attended == [(1, b"+1")]
-
-
-@clause("BUS-MSG-15")
-def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> None:
-    """Else another thread could decide and act between the check and the frame."""
-    alone = Alone()
-
-    assert alone.ask()
-
-    assert alone.calls[:2] == ["locked", "busy?"]
-
-
-@clause("BUS-CHAN-6")
-def test_a_frame_that_finds_its_link_full_is_sent_when_there_is_room() -> None:
-    """The comm thread sends it later, and has to be woken for that."""
-    alone = Alone()
-
-    assert alone.ask()
-
-    assert alone.calls[2:] == ["full 1", "stir 1", "wake"]
-
-
-def test_an_acknowledgement_drives_no_thread_from_a_link() -> None:
-    alone = Alone()
-    alone.host.main = True
-
-    assert alone.wait(_ACK)
-
-    assert list(alone.given) == [(1, _ACK)]
-    assert alone.calls == ["wake"]
-
-
 @clause("BUS-CHAN-5")
 def test_the_comm_thread_is_woken_when_a_peer_disconnects() -> None:
     alone = Alone()
@@ -260,11 +108,11 @@ def test_an_answer_tells_that_its_question_was_taken(
 ) -> None:
     """Unless its thread may be interrupted: the note of a read takes several steps."""
     alone = Alone()
-    taken, told = [object()], list[object]()
+    taken, reported = [object()], list[object]()
     alone.acknowledgement_tracker.take_single = lambda: taken
     remote: Any = SimpleNamespace(
         inbound_messages=SimpleNamespace(
-            on_extracted=lambda each, _now: told.extend(each)
+            on_extracted=lambda each, _now: reported.extend(each)
         )
     )
     monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
@@ -283,4 +131,189 @@ def test_an_answer_tells_that_its_question_was_taken(
 
     assert "full 1" in alone.calls
 
-    assert told == ([] if interrupted else taken)
+    assert reported == ([] if interrupted else taken)
+
+
+class _NotedLease(LeaseOfOne):
+    """A read lease that records when it is taken and left."""
+
+    def __init__(self, calls: list[str], *, free: bool = True) -> None:
+        super().__init__()
+        self._calls, self._free = calls, free
+
+    def take(self, _: Inbox) -> bool:
+        self._calls.append("take")
+        return self._free
+
+    def leave(self, _: Inbox | None = None) -> None:
+        self._calls.append("leave")
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-11")
+@pytest.mark.parametrize("then", ["something is to be done", "it serves no more"])
+def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> None:
+    """Frames that arrive there may be for others."""
+    alone, host = Alone(), ThreadManager("asks")
+    host.adopt()
+    host.waits_next = True
+    alone.ask(host, _NotedLease(alone.calls))
+    host.link_wait = None
+    left = list[bool]()
+
+    if then == "something is to be done":
+        host.ask(lambda: left.append("leave" in alone.calls))
+    host.poll(0)
+
+    assert all(left)
+    assert alone.calls[-1] == "leave"
+    assert host.leased is None
+    assert not host.waits_next
+
+
+class LeaseOfParts(LeaseOfOne):
+    """The read lease of a long frame, with its missing bytes after each read."""
+
+    def __init__(self, *missing_bytes: int) -> None:
+        super().__init__()
+        self.to_come = list(missing_bytes)
+
+    def read(self) -> list[bytes]:
+        self.missing_bytes = self.to_come.pop(0)
+        return [] if self.missing_bytes else [b"+1"]
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("missing_bytes", [(300, 300), (300, 301), (0,)])
+def test_a_thread_woken_for_another_reason_leaves_an_incomplete_frame(
+    missing_bytes: tuple[int, ...],
+) -> None:
+    """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
+    alone, lease = Alone(), LeaseOfParts(*missing_bytes, 100, 0)
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
+
+    waitable.wait(alone.host, None)
+
+    assert (lease.slept, lease.left) == (len(missing_bytes), 1)
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("why", ["something else is here", "it is late", "main"])
+def test_a_thread_with_other_work_leaves_an_incomplete_long_frame(why: str) -> None:
+    """Even if more of it arrives; a thread that may be interrupted leaves it, too."""
+    alone, lease = Alone(), LeaseOfParts(*range(300, 0, -1))
+    deadline = _sync.monotonic() if why == "it is late" else None
+    alone.host.pending = lambda: why == "something else is here"
+    alone.host.main = why == "main"
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
+
+    waitable.wait(alone.host, deadline)
+
+    assert (len(lease.to_come), lease.left) == (299, 1)
+
+
+@clause("QB-ERR-9")
+def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
+    """It has processed all that it read by then."""
+    alone, lease = Alone(), LeaseOfOne(b"+1")
+
+    def leave(_: Inbox | None = None) -> None:
+        lease.left += 1
+        if lease.left == 1:
+            raise KeyboardInterrupt
+
+    lease.leave = leave  # type: ignore[method-assign]
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        waitable.wait(alone.host, None)
+
+    assert alone.calls == ["soon"]
+
+
+def test_a_thread_leaves_the_link_after_several_waits_in_vain() -> None:
+    lease: Any = LeaseOfOne()
+    alone = Alone()
+    waitable = _WaitableLink(alone.fast_path_driver, cast("Any", Short()), lease)
+
+    waits = [waitable.wait(alone.host, None) for _ in range(8)]
+
+    assert waits == [True] * 7 + [False]
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
+    *, wanted: bool
+) -> None:
+    """Long messages are better read by another thread, while callbacks run."""
+    alone = Alone()
+    attend = alone._run_urgent_part
+
+    def attends() -> None:
+        attend()
+        waitable.wanted |= wanted
+
+    alone.fast_path_driver._run_urgent_part = attends  # type: ignore[misc]
+    lead: Any = SimpleNamespace(
+        take=lambda _: True,
+        sleep=lambda _: None,
+        read=lambda: [b"other"],
+        leave=lambda _: None,
+        ended=False,
+    )
+    short: Any = Short()
+    waitable = _WaitableLink(alone.fast_path_driver, short, lead)
+    waitable.wanted = True  # from before
+
+    assert waitable.wait(alone.host, None) is wanted
+    assert alone.attended == [(1, b"other")]
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+@pytest.mark.parametrize("watched", [False, True])
+def test_half_a_window_of_notifications_is_acknowledged_at_once(
+    monkeypatch: pytest.MonkeyPatch, *, watched: bool
+) -> None:
+    """Also in an exchange, in which the comm thread would sleep on for long."""
+    alone = Alone()
+    acks = alone.fast_path.peer.acks
+    monkeypatch.setattr(acks, "in_exchange", watched)
+    monkeypatch.setattr(acks, "is_urgent", True)
+
+    alone.wait(b"+1")
+
+    assert alone.calls == ["request_flush", "act 0"]
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize(
+    ("count", "size", "main", "offered"),
+    [
+        (16, 4096, False, True),
+        (15, 64, False, False),
+        (16, 4097, False, False),
+        (16, 64, True, False),
+    ],
+)
+def test_only_for_many_short_commands_a_thread_is_offered_the_link(
+    *, count: int, size: int, main: bool, offered: bool
+) -> None:
+    """The main thread never waits there: it could be interrupted."""
+    alone = Alone()
+    source = SimpleNamespace(mailbox=SimpleNamespace(peer=object()))
+    run = inbound_run([bytes(size)] * count, source=source)
+    waitable: Any = SimpleNamespace(
+        fast_path=SimpleNamespace(is_current=True), wanted=False
+    )
+    alone.fast_path_driver._waitable_links[run.source.mailbox.peer] = waitable
+    alone.host.main, alone.host.link_wait = main, None
+
+    alone.fast_path_driver.offer_link(run, alone.host)
+
+    assert alone.host.link_wait is (waitable if offered else None)
+    assert waitable.wanted is offered

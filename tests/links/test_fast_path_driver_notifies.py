@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import bus
-from bus.message import Incoming, Kind
 from specs.clauses import clause
 from tests.kit.clock import Clock
-from tests.links.alone import Alone
 from tests.links.driven import Driven
 from tests.simulate.process import CONFIG
 from tests.strikes import everywhere
@@ -215,70 +212,3 @@ def _account(peer: Any) -> list[int]:
         audience.unacked_bytes,
         len(audience.unacked),
     ]
-
-
-# Receiving.
-
-
-def _offered(last: Incoming, *, main: bool = False) -> bool:
-    """Return True if a thread is offered the link after it got a message."""
-    alone = Alone()
-    waitable: Any = SimpleNamespace(
-        fast_path=SimpleNamespace(is_current=True), wanted=False
-    )
-    alone.fast_path_driver._waitable_links[last._source.mailbox.peer] = waitable
-    alone.host.main, alone.host.link_wait = main, None
-
-    alone.fast_path_driver.offer_link(last, alone.host)
-
-    assert alone.host.link_wait is (waitable if waitable.wanted else None)
-    return bool(waitable.wanted)
-
-
-def _received(**changes: Any) -> Incoming:
-    source = SimpleNamespace(mailbox=SimpleNamespace(peer=object()))
-    fields: dict[str, Any] = {
-        "kind": Kind.NOTIFICATION,
-        "payload": b"",
-        "_source": source,
-        "_size": 2**16,
-    }
-    return Incoming(**fields | changes)
-
-
-@clause("BUS-CHAN-7")
-def test_a_thread_that_receives_a_notification_is_offered_its_link() -> None:
-    assert _offered(_received())
-
-
-@clause("BUS-CHAN-7", "QB-ERR-9")
-@pytest.mark.parametrize(
-    ("changes", "main"),
-    [
-        ({}, True),
-        ({"kind": Kind.COMMAND}, False),
-        ({"_trace": object()}, False),
-        ({"_size": 2**16 + 1}, False),
-    ],
-)
-def test_a_link_is_offered_for_nothing_that_the_fast_path_refuses(
-    changes: dict[str, Any], *, main: bool
-) -> None:
-    """The comm thread copies long messages out of the kernel while callbacks run."""
-    assert not _offered(_received(**changes), main=main)
-
-
-@clause("BUS-RELAY-9", "BUS-FLOW-7")
-@pytest.mark.parametrize("watched", [False, True])
-def test_half_a_window_of_notifications_is_acknowledged_at_once(
-    monkeypatch: pytest.MonkeyPatch, *, watched: bool
-) -> None:
-    """Also in an exchange, in which the comm thread would sleep on for long."""
-    alone = Alone()
-    acks = alone.fast_path.peer.acks
-    monkeypatch.setattr(acks, "in_exchange", watched)
-    monkeypatch.setattr(acks, "is_urgent", True)
-
-    alone.wait(b"+1")
-
-    assert alone.calls == ["request_flush", "act 0"]

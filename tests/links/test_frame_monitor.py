@@ -49,16 +49,16 @@ def three() -> Iterator[Three]:
         yield near, one, two
 
 
-def heard(bus: Bus, process: str, *types: str) -> Any:
+def received(bus: Bus, process: str, *types: str) -> Any:
     """Return the frames noted by a process since the last call."""
     return bus.call(inspector_of(process), {"frames": types}, timeout=LIMIT_S)
 
 
-def runs(told: Any) -> list[tuple[str, ...]]:
+def runs(reported: Any) -> list[tuple[str, ...]]:
     """Return the runs of a report: direction, other end, from, to, kind."""
     return [
         (frame["direction"], frame["other"], run["from"], run["to"], run["kind"])
-        for frame in told["frames"]
+        for frame in reported["frames"]
         for run in frame["runs"]
     ]
 
@@ -71,22 +71,22 @@ def test_each_end_of_a_link_tells_of_the_messages_that_cross_it(three: Three) ->
     near, one, _ = three
     sender = one.register("sender", thread=one.here())
     for process in ("one", "two"):
-        assert heard(near, process, "MSG") == {"frames": (), "left_out": 0}
+        assert received(near, process, "MSG") == {"frames": (), "left_out": 0}
 
     sender.call("t/two", b"12345")
 
     ways = {"one": ("out", "in", "two"), "two": ("in", "out", "one")}
     for process, (there, back, other) in ways.items():
-        told = heard(near, process, "MSG")
-        assert runs(told) == [
+        reported = received(near, process, "MSG")
+        assert runs(reported) == [
             (there, other, "sender", "t/two", "command"),
             (back, other, "t/two", "sender", "command_response"),
         ]
-        assert "12345" not in str(told)
-        [first], [second] = (each["runs"] for each in told["frames"])
+        assert "12345" not in str(reported)
+        [first], [second] = (each["runs"] for each in reported["frames"])
         assert (first["count"], first["bytes"], first["hop"]) == (1, 5, 0)
         assert (first["wants_reply"], second["wants_reply"]) == (True, False)
-        assert told["frames"][0]["at_ns"] <= told["frames"][1]["at_ns"]
+        assert reported["frames"][0]["at_ns"] <= reported["frames"][1]["at_ns"]
 
 
 @clause("OPEN-12")
@@ -96,12 +96,12 @@ def test_a_notification_is_reported_as_sent_to_all_subscribers(three: Three) -> 
     got: list[Any] = []
     two.subscribe("clock", lambda message: got.append(message.payload))
     subscribed(one, "clock")
-    heard(near, "two", "MSG")
+    received(near, "two", "MSG")
 
     clock.notify("now")
     until(lambda: got == ["now"], "it has come")
 
-    assert runs(heard(near, "two", "MSG")) == [
+    assert runs(received(near, "two", "MSG")) == [
         ("in", "one", "clock", ALL, "notification")
     ]
 
@@ -109,17 +109,17 @@ def test_a_notification_is_reported_as_sent_to_all_subscribers(three: Three) -> 
 @clause("OPEN-12")
 def test_control_frames_are_reported_in_words(three: Three) -> None:
     near, one, _ = three
-    heard(near, "two")
+    received(near, "two")
 
     one.call("t/two", 1)
 
-    told = heard(near, "two")["frames"]
-    types = [(each["direction"], each["type"]) for each in told]
+    reported = received(near, "two")["frames"]
+    types = [(each["direction"], each["type"]) for each in reported]
     for expected in ("HELLO", "ADD_RELAY", "MSG"):
         assert ("in", expected) in types
     for expected in ("WELCOME", "OPEN_STREAM", "MSG"):
         assert ("out", expected) in types
-    hello = next(each for each in told if each["type"] == "HELLO")
+    hello = next(each for each in reported if each["type"] == "HELLO")
     assert hello["other"] == "one"
     assert hello["facts"]["identity"].startswith("one (slave, pid ")
 
@@ -130,12 +130,12 @@ def test_there_are_words_for_each_type_of_frame(name: str) -> None:
     frame = FRAMES[name]
 
     if isinstance(frame, Batch):
-        told: Any = messages(frame, str, str, lambda _: False)
-        assert sum(each["count"] for each in told) == frame.count
+        reported: Any = messages(frame, str, str, lambda _: False)
+        assert sum(each["count"] for each in reported) == frame.count
     else:
-        told = facts(frame, "here", str, str)
-        assert all(isinstance(each, str) for each in told)
-    assert "object at" not in repr(told)
+        reported = facts(frame, "here", str, str)
+        assert all(isinstance(each, str) for each in reported)
+    assert "object at" not in repr(reported)
 
 
 def batch(*relays: int) -> Batch:
@@ -148,21 +148,21 @@ def batch(*relays: int) -> Batch:
 
 
 def test_messages_that_differ_only_in_their_bodies_are_reported_as_one() -> None:
-    told = messages(batch(5, 5, 6), str, str, lambda _: False)
+    reported = messages(batch(5, 5, 6), str, str, lambda _: False)
 
-    assert told is not None
-    assert [(each["to"], each["count"], each["bytes"]) for each in told] == [
+    assert reported is not None
+    assert [(each["to"], each["count"], each["bytes"]) for each in reported] == [
         ("5", 2, 4),
         ("6", 1, 2),
     ]
 
 
 def test_of_very_many_runs_in_a_frame_the_rest_is_counted() -> None:
-    told = messages(batch(*range(1, 31)), str, str, lambda _: False)
+    reported = messages(batch(*range(1, 31)), str, str, lambda _: False)
 
-    assert told is not None
-    assert len(told) == 17
-    assert told[-1] == {"more": 14}
+    assert reported is not None
+    assert len(reported) == 17
+    assert reported[-1] == {"more": 14}
 
 
 # The listeners, and the frames hidden from them.
@@ -171,14 +171,14 @@ def test_of_very_many_runs_in_a_frame_the_rest_is_counted() -> None:
 @clause("OPEN-12")
 def test_a_listener_receives_no_frames_of_its_own_links(three: Three) -> None:
     near, _, two = three
-    heard(near, "one")
+    received(near, "one")
     for _ in range(3):
         assert near.call("t/one", 1) == 1
-        assert heard(near, "one") == {"frames": (), "left_out": 0}
+        assert received(near, "one") == {"frames": (), "left_out": 0}
 
     two.call("t/one", 1)
 
-    others = {each["other"] for each in heard(near, "one")["frames"]}
+    others = {each["other"] for each in received(near, "one")["frames"]}
     assert others == {"two"}
 
 
@@ -187,13 +187,13 @@ def test_the_monitor_omits_the_tasks_of_the_bus(three: Three) -> None:
     near, _, two = three
     two.call("t/one", 1)
     types = ("MSG", "SEARCH", "ADD_RELAY", "EXPORT", "ELIMINATE", "SUBSCRIBE")
-    heard(near, "one", *types)
+    received(near, "one", *types)
 
     assert two.call(inspector_of("one"), timeout=LIMIT_S)["process"] == "one"
     assert [
-        each for each in heard(near, "one", *types)["frames"] if "_bus" in str(each)
+        each for each in received(near, "one", *types)["frames"] if "_bus" in str(each)
     ] == []
-    assert runs({"frames": heard(near, "one", "MSG")["frames"]}) == []
+    assert runs({"frames": received(near, "one", "MSG")["frames"]}) == []
 
 
 @clause("OPEN-12")
@@ -202,11 +202,11 @@ def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) 
     inspector = own_inspector(one._exchange)
     assert inspector is not None
     inspector.closed = True
-    heard(near, "one")
+    received(near, "one")
 
     one.call("t/two", 1)
 
-    assert heard(near, "one") == {"frames": (), "left_out": 0}
+    assert received(near, "one") == {"frames": (), "left_out": 0}
     assert comm_of(one).watcher is None
 
 
@@ -227,9 +227,9 @@ def test_the_number_of_listeners_is_limited(three: Three) -> None:
         task.call(inspector_of("one"), {"frames": []})
 
     with pytest.raises(RemoteError, match="8 listen"):
-        heard(near, "one")
+        received(near, "one")
     tasks[0].call(inspector_of("one"), {"frames": None})
-    assert heard(near, "one") == {"frames": (), "left_out": 0}
+    assert received(near, "one") == {"frames": (), "left_out": 0}
 
 
 # The cost: nothing, or little.
@@ -244,7 +244,7 @@ def test_nothing_is_noted_unless_somebody_listens(three: Three) -> None:
 
     asker = near.register("asker", thread=near.here())
     asker.call(inspector_of("one"), {"frames": []})
-    heard(near, "one")
+    received(near, "one")
     near.call(inspector_of("one"), {"frames": None}, timeout=LIMIT_S)
     assert comm_of(one).watcher is not None
     asker.call(inspector_of("one"), {"frames": None})
@@ -340,9 +340,9 @@ def test_the_monitor_remembers_the_peer_of_a_closed_link(
     noting.on_frame(link, PING, out=True)
     noting.on_frame(link + 1, PING, out=True)
 
-    told = noting.take_frames(ONE, [], 0.0)
-    assert told is not None
-    assert [each["other"] for each in told["frames"]] == ["p1", "p1", ""]
+    reported = noting.take_frames(ONE, [], 0.0)
+    assert reported is not None
+    assert [each["other"] for each in reported["frames"]] == ["p1", "p1", ""]
 
 
 def test_a_task_that_has_left_is_reported_by_its_announced_name(
@@ -359,7 +359,7 @@ def test_a_task_that_has_left_is_reported_by_its_announced_name(
     noting.on_frame(99, search, out=False)
     noting.on_frame(99, Batch(1, 1, 1, 1, [command]), out=False)
 
-    told = noting.take_frames(ONE, [], 0.0)
-    assert told is not None
-    [run] = told["frames"][-1]["runs"]
+    reported = noting.take_frames(ONE, [], 0.0)
+    assert reported is not None
+    [run] = reported["frames"][-1]["runs"]
     assert (run["from"], run["to"]) == (sender.name, "#1")

@@ -55,10 +55,10 @@ _PROGRAM = f"""
         attempt(lambda: bus.register("f"))
         attempt(lambda: bus.call("open/b", 1, timeout=30))
         attempt(lambda: bus.call("g", 1, timeout=30))
-        heard = bus.listen("news", timeout=30)
+        news = bus.listen("news", timeout=30)
         attempt(lambda: bus.wait_for("news", timeout=30).module)
         attempt(lambda: bus.call("open/notify", timeout=30))
-        attempt(lambda: next(iter(heard)).payload)
+        attempt(lambda: next(iter(news)).payload)
         attempt(lambda: "ready")
         sys.stdin.readline()
 """

@@ -142,13 +142,16 @@ def test_a_notification_without_room_is_dropped_and_reported_as_a_gap(
     process: ReceivingProcess, overflow: Overflow
 ) -> None:
     """A notifier cannot be held back over a link."""
-    heard = process.heard(overflow, capacity=2)
+    received = process.subscription(overflow, capacity=2)
     process.held.arrive(
-        *(process.held.notification(process.entry, heard, each) for each in (1, 2, 3))
+        *(
+            process.held.notification(process.entry, received, each)
+            for each in (1, 2, 3)
+        )
     )
     assert len(process.held.inbound_delivery) == 0
     process.serve()
-    process.held.arrive(process.held.notification(process.entry, heard, 4))
+    process.held.arrive(process.held.notification(process.entry, received, 4))
     process.serve()
     assert process.reader.read == [1, 2, 4]
     assert process.reader.gaps == [0, 0, 1]
@@ -156,26 +159,26 @@ def test_a_notification_without_room_is_dropped_and_reported_as_a_gap(
 
 @clause("BUS-FLOW-3")
 @pytest.mark.parametrize(
-    ("overflow", "read", "told"),
+    ("overflow", "read", "reported"),
     [
         ("drop-oldest", [6, 7, 8], [5 + 111, 0, 1000]),
         *((each, [1, 2, 8], [0, 1, 5 + 1110]) for each in ("drop-newest", "error")),
     ],
 )
 def test_a_gap_is_reported_even_if_the_message_that_carries_it_is_dropped(
-    process: ReceivingProcess, overflow: Overflow, read: list[int], told: list[int]
+    process: ReceivingProcess, overflow: Overflow, read: list[int], reported: list[int]
 ) -> None:
     """Messages read plus all gaps equal messages sent, wherever some were dropped.
 
     Nothing is read at first; the eighth message comes after the task has read again.
     """
-    heard = process.heard(overflow, capacity=2)
+    received = process.subscription(overflow, capacity=2)
     gaps = dict.fromkeys(range(1, 9), 0) | {2: 1, 3: 10, 5: 100, 8: 1000}
 
     def come(*numbers: int) -> None:
         process.held.arrive(
             *(
-                process.held.notification(process.entry, heard, each, gap=gaps[each])
+                process.held.notification(process.entry, received, each, gap=gaps[each])
                 for each in numbers
             )
         )
@@ -186,11 +189,11 @@ def test_a_gap_is_reported_even_if_the_message_that_carries_it_is_dropped(
     come(8)
     process.serve()
 
-    assert (process.reader.read, process.reader.gaps) == (read, told)
-    assert len(read) + sum(told) == 8 + sum(gaps.values())
-    account = heard._account
+    assert (process.reader.read, process.reader.gaps) == (read, reported)
+    assert len(read) + sum(reported) == 8 + sum(gaps.values())
+    account = received._account
     assert account.missed == sum(gaps.values())
-    assert account.missed + account.dropped + account.refused == sum(told)
+    assert account.missed + account.dropped + account.refused == sum(reported)
 
 
 @pytest.mark.parametrize("size", [1, BYTES_MAX // 2])
@@ -201,26 +204,26 @@ def test_notifications_that_are_held_back_are_bounded(
     process: ReceivingProcess, overflow: Overflow, kept: str, size: int
 ) -> None:
     """No window holds them back at their sender (BUS-FLOW-1)."""
-    heard = process.heard(overflow, capacity=MESSAGES_MAX)
+    received = process.subscription(overflow, capacity=MESSAGES_MAX)
     numbers = range(10, 60)
     process.held.arrive(*process.commands(1, 2, 3))
     process.held.arrive(
         *(
-            process.held.notification(process.entry, heard, each, size)
+            process.held.notification(process.entry, received, each, size)
             for each in numbers
         )
     )
     fit = min(MESSAGES_MAX, BYTES_MAX // size)
     assert len(process.held.inbound_delivery) == 1 + fit
     process.serve()
-    process.held.arrive(process.held.notification(process.entry, heard, 60, size))
+    process.held.arrive(process.held.notification(process.entry, received, 60, size))
     process.serve()
     expected = [*(numbers[-fit:] if kept == "last" else numbers[:fit]), 60]
     assert process.reader.read == [1, 2, 3, *expected]
     # Each gap counts the drops right before its message.
     before = [9, *expected[:-1]]
-    told = [at - last - 1 for last, at in zip(before, expected, strict=True)]
-    assert process.reader.gaps == [0, 0, 0, *told]
+    reported = [at - last - 1 for last, at in zip(before, expected, strict=True)]
+    assert process.reader.gaps == [0, 0, 0, *reported]
 
 
 @clause("BUS-FLOW-3")
@@ -228,15 +231,15 @@ def test_each_subscription_reports_its_own_drops_among_held_messages(
     process: ReceivingProcess,
 ) -> None:
     """The last drops are reported by the next message, even if nothing is held back."""
-    rather_old = process.heard("drop-newest", capacity=MESSAGES_MAX)
-    rather_new = process.heard("drop-oldest", capacity=MESSAGES_MAX)
+    rather_old = process.subscription("drop-newest", capacity=MESSAGES_MAX)
+    rather_new = process.subscription("drop-oldest", capacity=MESSAGES_MAX)
     process.held.arrive(*process.commands(1, 2, 3))
     for number in range(10, 30):
-        heard = rather_new if number % 2 else rather_old
-        process.held.arrive(process.held.notification(process.entry, heard, number))
+        received = rather_new if number % 2 else rather_old
+        process.held.arrive(process.held.notification(process.entry, received, number))
     process.serve()
-    for number, heard in ((30, rather_old), (31, rather_new)):
-        process.held.arrive(process.held.notification(process.entry, heard, number))
+    for number, received in ((30, rather_old), (31, rather_new)):
+        process.held.arrive(process.held.notification(process.entry, received, number))
     process.serve()
 
     read = [*zip(process.reader.read, process.reader.gaps, strict=True)][3:]

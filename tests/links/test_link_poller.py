@@ -103,7 +103,7 @@ class Sockets:
         self.driver = SocketDriver()
         self.inbox = Inbox()
         self.made: list[int] = []
-        self.came: list[tuple[int, bytes | None]] = []
+        self.received: list[tuple[int, bytes | None]] = []
         self.looked: list[int] = []
         address = f"ipc://{folder}/here"
         here = SocketQueueBroker(
@@ -156,7 +156,7 @@ class Sockets:
         return running.result()
 
     def turn(self) -> None:
-        self.came += self.link_pool.take()
+        self.received += self.link_pool.take()
         for request in self.inbox.take_now():
             request.run()
         self.link_pool.resume()
@@ -192,9 +192,9 @@ def test_the_owner_examines_only_the_ready_ones_of_many_links(
     sockets.looked.clear()
 
     far[3].send(b"x")
-    sockets.until(lambda: sockets.came)
+    sockets.until(lambda: sockets.received)
 
-    assert sockets.came == [(4, b"x")]
+    assert sockets.received == [(4, b"x")]
     assert sockets.looked == [4]
 
 
@@ -207,12 +207,12 @@ def test_all_frames_are_taken_before_the_loss_of_their_link(
     [far] = sockets.connected()
 
     far.send_many([b"x"] * count)
-    sockets.until(lambda: len(sockets.came) == count)
+    sockets.until(lambda: len(sockets.received) == count)
     far.send_many([b"x"] * count)
     far.disconnect()
-    sockets.until(lambda: sockets.came[-1:] == [(1, None)])
+    sockets.until(lambda: sockets.received[-1:] == [(1, None)])
 
-    assert sockets.came == [(1, b"x")] * 2 * count + [(1, None)]
+    assert sockets.received == [(1, b"x")] * 2 * count + [(1, None)]
 
 
 def test_frames_that_arrive_before_their_link_is_known_are_taken(
@@ -221,9 +221,9 @@ def test_frames_that_arrive_before_their_link_is_known_are_taken(
     """No later event signals those frames."""
     sockets.connected_late(b"early")
 
-    sockets.until(lambda: sockets.came)
+    sockets.until(lambda: sockets.received)
 
-    assert sockets.came == [(1, b"early")]
+    assert sockets.received == [(1, b"early")]
 
 
 @clause("BUS-CHAN-8")

@@ -146,7 +146,7 @@ def test_a_closing_link_is_dropped_if_the_peer_does_not_read() -> None:
         assert 1.9 < took < 2.1
         assert owner.rounds < 60
         assert read == [b"1"]
-        assert (owner.came, owner.gave_up) == ([], [])
+        assert (owner.received, owner.gave_up) == ([], [])
 
     explore(program, bound=0, limit=20, random=0, seed=1)
 
@@ -196,7 +196,7 @@ def test_frames_from_a_closed_link_are_not_reported(capacity: int) -> None:
 
         for _ in range(2):
             owner.link_pool.send(1, b"y")
-        before = len(owner.came)
+        before = len(owner.received)
         owner.link_pool.hang_up(1)
         speaking = run.spawn(speaks)
         other.send(b"z")
@@ -227,7 +227,7 @@ def test_frames_for_a_lost_link_are_discarded(*, waits: bool) -> None:
         assert owner.link_pool.sending is waits
         far.disconnect()
         dropped = [owner.link_pool.send_all(1, [b"1", b"2"])] * (not waits)
-        owner.until(lambda: owner.came)
+        owner.until(lambda: owner.received)
         dropped += [owner.link_pool.send(1, b"x")]
         dropped += [owner.link_pool.send_all(1, [b"3", b"4"])]
         sending = owner.link_pool.sending
@@ -235,7 +235,7 @@ def test_frames_for_a_lost_link_are_discarded(*, waits: bool) -> None:
         owner.close()
         assert all(dropped)
         assert not sending
-        assert owner.came == [(1, None)]
+        assert owner.received == [(1, None)]
 
     under_some_schedules(program)
 
@@ -257,18 +257,18 @@ def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) 
             owner.link_pool.send(1, frame)
         given_up = list(owner.gave_up)
         if given_up:
-            owner.until(lambda: owner.came)
+            owner.until(lambda: owner.received)
             owner.link_pool.send(1, frame)  # dropped
         else:
             assert far.receive() == frame
             owner.turn()
             owner.link_pool.send(1, frame)
             assert owner.gave_up == []
-        sending, told = owner.link_pool.sending, list(owner.came)
+        sending, reported = owner.link_pool.sending, list(owner.received)
         assert other.receive() == b"y"
         owner.close()
         assert given_up == ([1] if waiting > 3 else [])
-        assert told == [(each, None) for each in given_up]
+        assert reported == [(each, None) for each in given_up]
         assert sending == (not given_up)
 
     under_some_schedules(program)
@@ -292,14 +292,14 @@ def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
             owner.turn()
             assert far.receive() == b"y"
             owner.turn()
-        owner.until(lambda: owner.came)
+        owner.until(lambda: owner.received)
         owner.link_pool.send(2, b"z")
         sending = owner.link_pool.sending
         assert other.receive() == b"z"
         owner.close()
 
         assert not went
-        assert owner.came == [(1, None)]
+        assert owner.received == [(1, None)]
         assert owner.gave_up == [1]
         assert owner.words == [
             f"it cannot carry a frame of {FRAME_BYTES_MAX + 1} bytes"
@@ -325,9 +325,9 @@ def test_frames_sent_before_a_loss_are_reported_before_it() -> None:
             far.disconnect()
 
         run.spawn(speaks)
-        owner.until(lambda: (1, None) in owner.came)
+        owner.until(lambda: (1, None) in owner.received)
         other.disconnect()
-        owner.until(lambda: (2, None) in owner.came)
+        owner.until(lambda: (2, None) in owner.received)
         owner.close()
         assert owner.frames(1) == [*frames, None]
         assert owner.frames(2) == [None]
@@ -352,9 +352,9 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
     )
     link_pool._own(queue, numbers.append)
 
-    for came in ([], [(1, b"last")]):
+    for received in ([], [(1, b"last")]):
         poller.mark_ready.reset_mock()
-        assert link_pool.take() == came
+        assert link_pool.take() == received
         poller.mark_ready.assert_called_once_with(1)
 
 
@@ -367,9 +367,9 @@ def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
             busy.send(b"x")
         other.send(b"y")
         owner.turn()
-        told = len(owner.frames(1)), len(owner.frames(2))
+        reported = len(owner.frames(1)), len(owner.frames(2))
         owner.close()
-        assert told == (256, 1)
+        assert reported == (256, 1)
 
     explore(program, bound=0, limit=1, random=0)
 
@@ -395,10 +395,10 @@ def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
         for number in range(2):
             run.spawn(wakes, number)
         run.spawn(owner.ask, lambda: asked.append(7))
-        owner.until(lambda: len(owner.came) + len(asked) == 3)
+        owner.until(lambda: len(owner.received) + len(asked) == 3)
         owner.close()
-        told = sorted(link for link, _ in owner.came)
-        assert told == ([] if by == "inbox" else [1, 2])
+        reported = sorted(link for link, _ in owner.received)
+        assert reported == ([] if by == "inbox" else [1, 2])
         assert sorted(asked) == ([0, 1, 7] if by == "inbox" else [7])
 
     under_every_schedule(program, limit=1_000)

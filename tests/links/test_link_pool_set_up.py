@@ -46,7 +46,7 @@ def test_a_dial_in_vain_reports_its_failure_and_delays_no_link(listens: bool) ->
         # Meanwhile links are served.
         before = run.now
         far.send(b"x")
-        owner.until(lambda: owner.came)
+        owner.until(lambda: owner.received)
         served = run.now - before
         owner.until(lambda: len(owner.made) == 2)
         took = run.now - before

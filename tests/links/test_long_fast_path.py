@@ -86,10 +86,10 @@ def warm(talk: Talk) -> None:
     """Ask long questions until both directions take the fast path."""
 
     def is_warm() -> bool:
-        before = talk.went, talk.came
+        before = talk.went, talk.received
         answer = ask(talk, LONG)
         assert answer == LONG
-        both = (talk.went, talk.came) == (before[0] + 2, before[1] + 2)
+        both = (talk.went, talk.received) == (before[0] + 2, before[1] + 2)
         return both and type(answer.obj) is not bytes
 
     until(is_warm, "long questions and answers take the fast path")
@@ -98,7 +98,7 @@ def warm(talk: Talk) -> None:
 @clause("BUS-CHAN-7", "MC-38")
 def test_long_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
     warm(talk)
-    talk.went = talk.came = 0
+    talk.went = talk.received = 0
 
     for number in range(100):
         body = number.to_bytes(2) + LONG
@@ -106,7 +106,7 @@ def test_long_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None
 
     # Occasionally a comm thread makes a round, or reads first.
     assert talk.went > 100
-    assert talk.came > 100
+    assert talk.received > 100
 
 
 @clause("MC-35")

@@ -53,7 +53,7 @@ def _two(far: BusConfig = _SMALL, near: BusConfig = PATIENT) -> Iterator[list[Bu
 
 def _told(sender: _Sender, count: int) -> None:
     """Wait until `count` messages came back; check their errors."""
-    until(lambda: len(sender.back) == count, "its sender is told")
+    until(lambda: len(sender.back) == count, "its sender gets the error")
     for each in sender.back:
         assert isinstance(each.payload, bytes)
         assert isinstance(each.error, MessageTooLargeError)
@@ -136,11 +136,11 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
     """The next short one reports the gap; other subscribers receive all of them."""
     sent = [b"1", _LONG, b"2", _FITS, _LONG, _LONG, b"3"]
     with _two() as [near, far]:
-        heard: dict[str, list[tuple[Any, int]]] = {"near": [], "far": []}
+        received: dict[str, list[tuple[Any, int]]] = {"near": [], "far": []}
 
         def hears(bus: Bus, name: str) -> Subscription:
             def on(message: Incoming) -> None:
-                heard[name].append((message.payload, message.gap))
+                received[name].append((message.payload, message.gap))
 
             return bus.register(f"reader-{name}").subscribe("notifier", on)
 
@@ -150,10 +150,10 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
         with held(near):
             for each in sent:
                 notifier.notify(each)
-        until(lambda: len(heard["far"]) == 4, "what fits arrives")
-        until(lambda: len(heard["near"]) == len(sent), "here all arrive")
-        assert heard["far"] == [(b"1", 0), (b"2", 1), (_FITS, 0), (b"3", 2)]
-        assert heard["near"] == [(each, 0) for each in sent]
+        until(lambda: len(received["far"]) == 4, "what fits arrives")
+        until(lambda: len(received["near"]) == len(sent), "here all arrive")
+        assert received["far"] == [(b"1", 0), (b"2", 1), (_FITS, 0), (b"3", 2)]
+        assert received["near"] == [(each, 0) for each in sent]
         assert (there.dropped, here.dropped) == (3, 0)
         [reader] = [each for each in far.inspect().tasks if each.subscriptions]
         assert [each.missed for each in reader.subscriptions] == [3]

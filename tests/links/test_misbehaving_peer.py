@@ -267,8 +267,8 @@ def test_a_peer_that_reads_nothing_delays_no_other(
 ) -> None:
     """Even if its whole window, its link and its relay are full of unread messages."""
     notifier = near.register("news")
-    heard: list[object] = []
-    other.subscribe("news", lambda message: heard.append(message.payload))
+    received: list[object] = []
+    other.subscribe("news", lambda message: received.append(message.payload))
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         rogue.say(
@@ -283,13 +283,13 @@ def test_a_peer_that_reads_nothing_delays_no_other(
 
         def is_heard() -> bool:
             notifier.notify("first")
-            return bool(heard)
+            return bool(received)
 
         until(is_heard, "the other one hears it")
         for number in range(6000):
             notifier.notify(number)
         notifier.notify("last")
-        until(lambda: heard[-1] == "last", "the other one hears the last")
+        until(lambda: received[-1] == "last", "the other one hears the last")
         served(near, other)
 
 

@@ -52,23 +52,25 @@ def test_commands_follow_a_task_to_another_machine_in_their_order(site: Site) ->
 @clause("BUS-MOVE-9")
 def test_senders_of_another_machine_are_told_the_new_address(site: Site) -> None:
     """Of a process that does not follow: by the error of each command."""
-    told: list[Undelivered] = []
+    undelivered: list[Undelivered] = []
     with site.here() as near, site.there("far") as far:
         far("counter('log')")
-        asker = near.register("asker", on_undelivered=told.append)
+        asker = near.register("asker", on_undelivered=undelivered.append)
         assert near.call(NEW, 1, timeout=LIMIT_S) == 1
         far(f"made['log'].task.deregister(moved_to='ism://{HERE}/log')")
         log = Reader(near, "log")
 
         asker.command(NEW, 2)
-        until(lambda: len(told) == 1, "it is told")
+        until(lambda: len(undelivered) == 1, "it is reported")
         with pytest.raises(
             MovedError, match=r"BusConfig\.follow_moved_tasks"
         ) as caught:
             near.call(NEW, 3, timeout=LIMIT_S)
 
-        assert isinstance(told[0].error, MovedError)
-        assert told[0].error.address == caught.value.address == f"ism://{HERE}/log"
+        assert isinstance(undelivered[0].error, MovedError)
+        assert (
+            undelivered[0].error.address == caught.value.address == f"ism://{HERE}/log"
+        )
         assert log.got == []
 
 

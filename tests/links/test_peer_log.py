@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the log messages since the last call."""
     words = [record.getMessage() for record in caplog.records]
     caplog.clear()
@@ -27,14 +27,14 @@ def test_suppressed_warnings_are_reported_once(
     for _ in range(23):
         peer_log.note("bad")
     peer_log.write(0.0)
-    assert told(caplog) == ["bad"] * 20
+    assert logged(caplog) == ["bad"] * 20
 
     for now in (61.0, 122.0):
         peer_log.note("worse")
         peer_log.write(now)
 
     left_out = "3 more such warnings suppressed"
-    assert told(caplog) == [left_out, "worse", "worse"]
+    assert logged(caplog) == [left_out, "worse", "worse"]
 
 
 @clause("BUS-SEC-10")
@@ -48,4 +48,4 @@ def test_a_local_error_is_logged_however_many_warnings_precede_it(
 
     peer_log.write(0.0)
 
-    assert told(caplog) == [*["bad"] * 20, "ours"]
+    assert logged(caplog) == [*["bad"] * 20, "ours"]

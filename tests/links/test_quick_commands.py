@@ -131,8 +131,8 @@ def test_several_threads_may_send_for_one_task() -> None:
                 each.result()
         reader.has(1 + 3 * count)
         for who in (b"a", b"b", b"c"):
-            came = [each for each in reader.got[1:] if each.startswith(who)]
-            assert came == [b"%s%d" % (who, number) for number in range(count)]
+            received = [each for each in reader.got[1:] if each.startswith(who)]
+            assert received == [b"%s%d" % (who, number) for number in range(count)]
 
 
 # Payloads.
@@ -214,8 +214,8 @@ def test_commands_to_a_task_that_leaves_wait_for_the_next_one(when: str) -> None
         sender.command("reader", b"20")
         until(lambda: b"20" in late.got, "the last one comes")
         assert late.got[-1] == b"20"
-        came = [each for each in holder.got if each != "hold"] + late.got
-        assert came == [b"%d" % number for number in range(21)]
+        received = [each for each in holder.got if each != "hold"] + late.got
+        assert received == [b"%d" % number for number in range(21)]
 
 
 @clause("BUS-MOVE-4", "BUS-MSG-15")
@@ -237,8 +237,10 @@ def test_commands_to_a_task_that_moves_follow_it() -> None:
 def test_undelivered_commands_return_with_their_name_and_payload() -> None:
     with processes(2) as [bus, other]:
         reader = Reader(other)
-        told: list[Undelivered] = []
-        sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
+        undelivered: list[Undelivered] = []
+        sender = bus.register(
+            "sender", thread=bus.here(), on_undelivered=undelivered.append
+        )
         sender.command("reader", b"first")
         reader.has(1)
         with held(bus):
@@ -246,10 +248,10 @@ def test_undelivered_commands_return_with_their_name_and_payload() -> None:
                 sender.command("reader", b"%d" % number)
             reader.task.deregister(final=True)
             settled(other)
-        serve(bus, lambda: len(told) == 10, "all have failed")
-        assert [each.to for each in told] == ["reader"] * 10
-        assert [each.payload for each in told] == [b"%d" % n for n in range(10)]
-        assert {type(each.error) for each in told} == {AddresseeGoneError}
+        serve(bus, lambda: len(undelivered) == 10, "all have failed")
+        assert [each.to for each in undelivered] == ["reader"] * 10
+        assert [each.payload for each in undelivered] == [b"%d" % n for n in range(10)]
+        assert {type(each.error) for each in undelivered} == {AddresseeGoneError}
 
 
 # Time.
@@ -259,14 +261,18 @@ def test_undelivered_commands_return_with_their_name_and_payload() -> None:
 def test_they_are_worth_delivering_no_longer_than_others() -> None:
     short = evolve(PATIENT, command_timeout_s=0.05, window=1)
     with processes(2, p0=short) as [bus, other], Holder.holding(other) as holder:
-        told: list[Undelivered] = []
-        sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
+        undelivered: list[Undelivered] = []
+        sender = bus.register(
+            "sender", thread=bus.here(), on_undelivered=undelivered.append
+        )
         bus.wait_for("holder")
         for number in range(5):
             sender.command("holder", b"%d" % number)
-        serve(bus, lambda: len(told) == 4, "those that wait are too late")
-        assert [each.payload for each in told] == [b"%d" % n for n in range(1, 5)]
-        assert {type(each.error) for each in told} == {ExpiredError}
+        serve(bus, lambda: len(undelivered) == 4, "those that wait are too late")
+        assert [each.payload for each in undelivered] == [
+            b"%d" % n for n in range(1, 5)
+        ]
+        assert {type(each.error) for each in undelivered} == {ExpiredError}
         holder.let_go()
         until(lambda: not info(other, "holder").commands.unread, "all are read")
         assert set(holder.got) <= {"hold", b"0"}

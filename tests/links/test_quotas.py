@@ -73,7 +73,7 @@ def test_no_long_frame_is_taken_in_before_a_greeting(
     with Hostile(place / "Master") as rogue:
         rogue.say(_LONG)
         assert words in rogue.why_closed()
-    until(lambda: bool(caplog.messages), "it is told")
+    until(lambda: bool(caplog.messages), "it is reported")
     assert caplog.messages == [f"the link with an unidentified peer is closed: {words}"]
     with Hostile(place / "Master") as rogue:
         rogue.greet().say(_LONG)
@@ -265,7 +265,7 @@ def test_the_log_says_why_a_link_was_closed(
                 rogue.greet()
             rogue.say(b"")
             rogue.last_word()
-    until(lambda: len(caplog.messages) == 2, "both are told")
+    until(lambda: len(caplog.messages) == 2, "both are reported")
     whom = ("an unidentified peer", f"machine/{NAME}")
     for name, line in zip(whom, caplog.messages, strict=True):
         assert line == f"the link with {name} is closed: frame is empty"
@@ -280,7 +280,7 @@ def test_the_log_names_a_rejected_peer(
     with Hostile(place / "Master") as rogue:
         rogue.say(rogue.hello(process="other"))
         rogue.last_word()
-    until(lambda: bool(caplog.messages), "it is told")
+    until(lambda: bool(caplog.messages), "it is reported")
     assert caplog.messages == ["machine/other is rejected: duplicate"]
 
 
@@ -295,7 +295,7 @@ def test_the_log_gives_the_reason_for_which_a_peer_closed_a_link(
         assert rogue.is_heard()
         peer = remote.topology.peers["machine", NAME]
         rogue._queue.disconnect(ProtocolError("that was no frame"))
-        until(lambda: bool(caplog.messages), "it is told")
+        until(lambda: bool(caplog.messages), "it is reported")
         line = f"the link with machine/{NAME} was closed by the peer"
         assert caplog.messages == [f"{line}: that was no frame"]
         assert peer.parted is BusReason.GIVEN_UP
@@ -310,7 +310,7 @@ def test_the_log_reports_a_peer_with_a_too_small_frame_size(
         peer.sendall(frames.encode(frames.Hello("x", PORT, 10)))
         with suppress(ConnectionError):
             peer.sendall(frames.encode_message(1, b"\x60garbage"))
-        until(lambda: bool(caplog.messages), "it is told")
+        until(lambda: bool(caplog.messages), "it is reported")
     words = f"its link carries frames of 10 bytes, not {wire.FRAME_BYTES_MAX}"
     assert caplog.messages == [f"a peer is rejected: {words}"]
     served(near, other)
@@ -322,11 +322,11 @@ class _Curious(logging.Handler):
     def __init__(self, wanted: _thread.LockType) -> None:
         super().__init__()
         self._wanted = wanted
-        self.told: list[tuple[str, str, bool]] = []
+        self.reported: list[tuple[str, str, bool]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         got = self._wanted.acquire(timeout=1)
-        self.told.append((record.levelname, record.getMessage(), got))
+        self.reported.append((record.levelname, record.getMessage(), got))
         if got:
             self._wanted.release()
 
@@ -353,11 +353,11 @@ def test_a_log_handler_may_wait_for_the_links(
             else:
                 bus._exchange.decide(lambda: [Evict(entry, error)])
                 expected = ("ERROR", f"task 'loser' is deregistered: {error}", True)
-            told = curious.told
-            until(partial(bool, told), "it is told")
+            reported = curious.reported
+            until(partial(bool, reported), "it is reported")
         finally:
             logging.getLogger("bus").removeHandler(curious)
-        assert told == [expected]
+        assert reported == [expected]
     with pytest.raises(NameTakenError):
         task.receive()
 

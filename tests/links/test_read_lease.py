@@ -90,8 +90,8 @@ def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:
         read = led.lease.read()
         led.lease.leave(led.inbox)
         if not read:
-            led.sockets.until(lambda: led.sockets.came)
-            ((_, message),) = led.sockets.came
+            led.sockets.until(lambda: led.sockets.received)
+            ((_, message),) = led.sockets.received
             assert message is not None
             read = [message]
         sending.result()
@@ -126,8 +126,8 @@ def test_no_lease_is_granted_while_the_owner_has_a_frame_to_receive(led: Led) ->
 
     assert not led.lease.take(led.inbox)
     assert not led.inbox.arrived.asleep
-    led.sockets.until(lambda: led.sockets.came)
-    assert led.sockets.came == [(1, b"x")]
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, b"x")]
 
 
 @clause("BUS-CHAN-5")
@@ -141,8 +141,8 @@ def test_the_owner_detects_that_the_peer_has_disconnected(led: Led) -> None:
     led.lease.leave(led.inbox)
     assert not led.lease.take(led.inbox)
     led.sockets.link_pool.mark_ready(1)
-    led.sockets.until(lambda: led.sockets.came)
-    assert led.sockets.came == [(1, None)]
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, None)]
 
 
 def test_the_end_of_the_driver_wakes_the_sleeping_lease_holder(led: Led) -> None:
@@ -163,8 +163,8 @@ def test_to_leave_twice_does_no_harm(led: Led) -> None:
     led.lease.leave(led.inbox)
 
     led.far.send(b"x")
-    led.sockets.until(lambda: led.sockets.came)
-    assert led.sockets.came == [(1, b"x")]
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, b"x")]
 
 
 @clause("QB-ERR-9")
@@ -206,17 +206,17 @@ def test_between_threads_one_thread_has_it_at_a_time() -> None:
 @clause("BUS-CHAN-7")
 def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> None:
     # More than sixteen reads can take, however much each finds in the socket.
-    message, lacks, came = bytes(2**26), list[int](), list[bytes]()
+    message, lacks, received = bytes(2**26), list[int](), list[bytes]()
     assert led.lease.take(led.inbox)
     assert led.lease.missing_bytes == 0
     led.far.send(message)
-    while not came:
+    while not received:
         led.lease.sleep(None)
-        came = led.lease.read()
+        received = led.lease.read()
         lacks.append(led.lease.missing_bytes)
     led.lease.leave(led.inbox)
 
-    assert came == [message]
+    assert received == [message]
     assert lacks == sorted(lacks, reverse=True)
     assert len(lacks) > 1
     assert lacks[-1] == 0

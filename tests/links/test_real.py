@@ -157,7 +157,7 @@ def test_the_loss_of_a_process_fails_the_question_of_a_task_of_another_bus(
         until(is_asked, "the question is taken")
         far.kill()
 
-        until(lambda: len(got) == 1, "the asker is told")
+        until(lambda: len(got) == 1, "the asker gets the error")
         assert isinstance(got[0].error, PeerLostError)
 
 

@@ -19,7 +19,7 @@ from specs.clauses import clause
 from tests.journal.telling import SMALL
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, held, settled
-from tests.kit.journals import BUS_RULES, holds, lines, links, told
+from tests.kit.journals import BUS_RULES, holds, lines, links, steps_of
 from tests.kit.tasks import Reader
 from tests.links.processes import commands, linked, subscribed, under_way
 from tests.links.real import Far
@@ -58,8 +58,8 @@ def test_a_message_to_another_process_is_recorded_in_both(
         scenario(both)
         settled(both.near)
 
-    assert by_message(told(tmp_path, "near")) == by_message(lines(near))
-    assert by_message(told(tmp_path, "far")) == by_message(lines(far))
+    assert by_message(steps_of(tmp_path, "near")) == by_message(lines(near))
+    assert by_message(steps_of(tmp_path, "far")) == by_message(lines(far))
     holds(tmp_path, checked=BUS_RULES if " deliver " in near + far else ("B2", "B3"))
 
 
@@ -89,7 +89,7 @@ def test_the_overflow_of_a_relay_is_recorded(
             for number in (2, 3, 4, 5):
                 with suppress(BusFullError):
                     a.command("b", number)
-            steps = told(tmp_path, "near")
+            steps = steps_of(tmp_path, "near")
 
     assert steps == ["command a b 1", "relay_out a b 1 +1", *FULL[overflow]]
     holds(tmp_path, checked=("B2", "B3"))
@@ -108,9 +108,9 @@ def test_a_notification_dropped_for_newer_ones_is_recorded(tmp_path: Path) -> No
             for number in range(1, 6):
                 a.notify(number)
                 settled(both.near)
-        until(lambda: bool(got) and got[-1].payload == 5, "the last one is heard")
+        until(lambda: bool(got) and got[-1].payload == 5, "the last one is received")
 
-    steps = told(tmp_path, "near")
+    steps = steps_of(tmp_path, "near")
     assert [line for line in steps if line.startswith("discard")] == [
         "discard a FAR *2 oldest",
         "discard a FAR *3 oldest",
@@ -188,7 +188,7 @@ def test_messages_resent_on_another_link_are_recorded_once(
         swallows = True
         for number in range(1, 6):
             a.command("b", number)
-        until(lambda: len(told(tmp_path, "near")) >= 12, "all are on the link")
+        until(lambda: len(steps_of(tmp_path, "near")) >= 12, "all are on the link")
         settled(both.near)
         swallows = False
         link = peer_of(both.near).session.link
@@ -197,7 +197,7 @@ def test_messages_resent_on_another_link_are_recorded_once(
         reader.has(6)
         assert reader.got == list(range(6))
 
-    steps = told(tmp_path, "near")
+    steps = steps_of(tmp_path, "near")
     assert len([line for line in steps if line.startswith("relay_out")]) == 6
     assert links(tmp_path / "near").count("link_up far") == 1
     holds(tmp_path)
@@ -219,7 +219,7 @@ def test_messages_that_arrive_twice_by_a_link_are_recorded_once(
         reader.has(3)
         assert a.call("b", 3) == 3
 
-    steps = told(tmp_path, "far")
+    steps = steps_of(tmp_path, "far")
     assert [line for line in steps if line.startswith("relay_in")] == [
         f"relay_in a b {mid} +1" for mid in (1, 2, 3, 4)
     ]
@@ -231,7 +231,7 @@ def test_each_link_is_recorded_once_and_with_its_end(tmp_path: Path) -> None:
     with pair(tmp_path) as both:
         until(lambda: linked(both.near) == {"far"}, "they speak with one another")
         both.far.close()
-        until(lambda: len(links(tmp_path / "near")) == 2, "it is told")
+        until(lambda: len(links(tmp_path / "near")) == 2, "it is reported")
 
     assert links(tmp_path / "near") == ["link_up far", "link_down far left"]
 
@@ -253,17 +253,19 @@ def test_a_killed_process_is_recorded_as_died(tmp_path: Path) -> None:
             far("made.update(go=__import__('threading').Event())")
             far("bus.register('b', on_command=lambda m: made['go'].wait(60)) and None")
             a.command("b", 0)
-            until(lambda: "deliver" in "".join(told(tmp_path, "far")), "it is busy")
+            until(lambda: "deliver" in "".join(steps_of(tmp_path, "far")), "it is busy")
             until(lambda: under_way(near) == 0, "it is known to be busy")
             for number in range(3):
                 a.command("b", number)
             until(lambda: under_way(near) == 3, "three are on their way to it")
             far.kill()
-            until(lambda: len(lost) == 3, "all is told")
-            until(lambda: len(links(tmp_path / "near")) == 2, "its death is told")
+            until(lambda: len(lost) == 3, "all are reported")
+            until(lambda: len(links(tmp_path / "near")) == 2, "its death is reported")
 
     assert links(tmp_path / "near") == ["link_up far", "link_down far died"]
-    doubtful = [line for line in told(tmp_path, "near") if line.startswith("in_doubt")]
+    doubtful = [
+        line for line in steps_of(tmp_path, "near") if line.startswith("in_doubt")
+    ]
     assert doubtful == [f"in_doubt a b {mid} process_lost" for mid in (2, 3, 4)]
     holds(tmp_path)
     (dead,) = [

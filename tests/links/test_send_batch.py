@@ -184,16 +184,16 @@ def test_a_sender_that_waits_for_room_adds_behind_its_earlier_payloads() -> None
         )
         adding = run.spawn(lambda: adds(mine, [b"1", b"2", b"3"]), name="adds")
         also = run.spawn(lambda: adds(others, [b"4", b"5"]), name="needs room")
-        came: list[Any] = []
+        received: list[Any] = []
         for done in [False] * 3 + [True] * 2:
             if done:
                 run.join()
             process.round()
             assert len(process.waiting) <= 2
-            came += process.waiting
+            received += process.waiting
             process.leave()
-        assert [each for each in came if each < b"4"] == adding.result
-        assert [each for each in came if each >= b"4"] == also.result
+        assert [each for each in received if each < b"4"] == adding.result
+        assert [each for each in received if each >= b"4"] == also.result
         all_is_given_back(process)
 
     explore(program, bound=2, limit=schedules(400), random=schedules(100), seed=1)
@@ -346,8 +346,8 @@ def test_an_interrupt_while_the_comm_thread_takes_or_others_need_room(
         process.round()
         adding.join()
         process.round()
-        came = [each for each in process.waiting if each != b"interrupted"]
-        assert came == [b"before", *([b"others'"] if others else [])]
+        received = [each for each in process.waiting if each != b"interrupted"]
+        assert received == [b"before", *([b"others'"] if others else [])]
         process.leave()
         is_as_ever(process, process.send_batch(), b"interrupted")
 
@@ -401,10 +401,13 @@ def test_payloads_added_while_another_sender_needs_room_arrive() -> None:
         posted = [n for n in (4, 5) if process.post(n) is Admission.ACCEPTED]
         adding.join()
         process.round()
-        came = process.waiting
-        assert len(came) == 3 == process.relay.client.unread
-        assert [each for each in came if type(each) is bytes] == [b"1", *adding.result]
-        assert [each for each in came if type(each) is int] == posted
+        received = process.waiting
+        assert len(received) == 3 == process.relay.client.unread
+        assert [each for each in received if type(each) is bytes] == [
+            b"1",
+            *adding.result,
+        ]
+        assert [each for each in received if type(each) is int] == posted
         all_is_given_back(process)
 
     under_every_schedule(program)
@@ -425,21 +428,21 @@ def test_the_bound_holds_while_several_senders_add_and_the_comm_thread_takes(
     def program(run: Run) -> None:
         process = Process(task_fifo_messages=2)
         mine, others = process.send_batch(), process.send_batch()
-        came: list[Any] = []
+        received: list[Any] = []
         accepted = run.spawn(lambda: adds(mine, [b"1", second]), name="adds")
         also = run.spawn(lambda: adds(others, [b"3"]), name="needs room")
         for _ in range(2):
             process.round()
             assert len(process.waiting) <= 2
             if leaves:
-                came += process.waiting
+                received += process.waiting
                 process.leave()
         run.join()
         process.round()
-        came += process.waiting
-        assert [each for each in came if each < b"3"] == accepted.result
-        assert [each for each in came if each == b"3"] == also.result
-        assert leaves or len(came) == 2
+        received += process.waiting
+        assert [each for each in received if each < b"3"] == accepted.result
+        assert [each for each in received if each == b"3"] == also.result
+        assert leaves or len(received) == 2
         all_is_given_back(process)
 
     under_every_schedule(program)

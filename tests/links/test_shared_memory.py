@@ -138,9 +138,9 @@ def test_a_notification_for_three_processes_has_one_place(near: Bus) -> None:
                 each("made['held'].clear()")
             source.notify(BODY)
             until(lambda: all(len(each(HELD)) == 1 for each in fars), "it is there")
-            told = [tuple(each(HELD)[0]) for each in fars]
-            assert {digest for _, digest in told} == {HASH}
-            return all(is_shared for is_shared, _ in told)
+            reported = [tuple(each(HELD)[0]) for each in fars]
+            assert {digest for _, digest in reported} == {HASH}
+            return all(is_shared for is_shared, _ in reported)
 
         until(shared, "it lies in memory")
         assert leases(near) == (1, 3)

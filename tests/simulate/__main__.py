@@ -91,7 +91,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
 
 def _tell(seed: int, given: argparse.Namespace) -> None:
     """Print the story of a failed run, and the command that repeats it."""
-    failure = run(seed, told=True, **_options(given))
+    failure = run(seed, verbose=True, **_options(given))
     assert failure is not None, "a run is drawn from its seed alone"
     print("\n".join(failure.story[-given.lines :]))
     print(f"seed {seed}: {failure.error}")

@@ -95,8 +95,8 @@ class Checks:
         """Check that nothing is left over once every message has ended."""
         world = self._world
         world.trace_sink.rest()
-        for letter in world.counters.open():
-            raise BrokenPromiseError(f"nobody knows what became of {letter}")
+        for command in world.counters.open():
+            raise BrokenPromiseError(f"nobody knows what became of {command}")
         hold(not world.lost_in_between, "messages opened for nobody")
         tasks = {
             task.id: task
@@ -138,7 +138,7 @@ class Checks:
                 seen = task.present[watch]
                 hold(
                     seen == here,
-                    f"{process.name}: {meant} is told of {sorted(map(str, seen))},"
+                    f"{process.name}: {meant} gets {sorted(map(str, seen))},"
                     f" here are {sorted(map(str, here))}",
                 )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bus.errors import BusError
     from bus.registration import RegistrationId
 
-__all__ = ["BrokenPromiseError", "Counters", "Letter"]
+__all__ = ["BrokenPromiseError", "Command", "Counters"]
 
 
 class BrokenPromiseError(AssertionError):
@@ -23,11 +23,11 @@ class BrokenPromiseError(AssertionError):
 
 
 @attrs.define(eq=False)
-class Letter:
+class Command:
     """One command, as its sender knows it.
 
     life: the incarnation of the sender's process. to: the address given by the sender.
-    told: the error reported to the sender. gone: True if the sender's process has
+    reported: the error reported to the sender. gone: True if the sender's process has
       ended.
     sought: True if it ever waited for a search for its addressee; notifications sent
       meanwhile may have overtaken it.
@@ -39,7 +39,7 @@ class Letter:
     to: str
     asks: bool
     taken_by: RegistrationId | None = None
-    told: BusError | None = None
+    reported: BusError | None = None
     expired: bool = False
     gone: bool = False
     sought: bool = False
@@ -48,7 +48,7 @@ class Letter:
     @property
     def decided(self) -> bool:
         """True if its outcome is known."""
-        return bool(self.taken_by or self.told or self.expired or self.gone)
+        return bool(self.taken_by or self.reported or self.expired or self.gone)
 
 
 class Counters:
@@ -61,66 +61,71 @@ class Counters:
 
     def __init__(self, *, ordered: bool) -> None:
         self.ordered = ordered
-        self.letters: dict[int, Letter] = {}
+        self.commands: dict[int, Command] = {}
         self.notifications: dict[RegistrationId, list[int]] = {}
         self.requests: dict[int, frozenset[RequestId]] = {}  # by notification
-        self.heard: dict[tuple[int, RegistrationId], int] = {}
+        self.received: dict[tuple[int, RegistrationId], int] = {}
         self._ways: dict[tuple[RegistrationId, RegistrationId], object] = {}
         self._last: dict[tuple[RegistrationId, object], int] = {}
         self._last_heard: dict[tuple[RegistrationId, RegistrationId], int] = {}
 
-    def sent(self, letter: Letter) -> None:
+    def sent(self, command: Command) -> None:
         """Record a command that was sent."""
-        self.letters[letter.number] = letter
+        self.commands[command.number] = command
 
     def taken(self, number: int, by: RegistrationId, name: str) -> None:
         """Record that a callback ran."""
-        letter = self.letters.get(number)
-        if letter is None:
+        command = self.commands.get(number)
+        if command is None:
             raise BrokenPromiseError(f"message {number} was never sent")
-        if letter.taken_by is not None:
+        if command.taken_by is not None:
             raise BrokenPromiseError(f"message {number} is delivered twice")
-        if letter.expired or (
-            letter.told is not None and not isinstance(letter.told, InDoubtError)
+        if command.expired or (
+            command.reported is not None
+            and not isinstance(command.reported, InDoubtError)
         ):
-            raise BrokenPromiseError(f"message {number} was refused: {letter.told}")
-        if Address.parse(letter.to).module != name:
-            raise BrokenPromiseError(f"message {number} for {letter.to} is at {name}")
-        letter.taken_by = by
-        for key in (by, letter.to) if self.ordered else (by,):
-            if self._last.get((letter.sender, key), 0) > number:
+            raise BrokenPromiseError(
+                f"message {number} was refused: {command.reported}"
+            )
+        if Address.parse(command.to).module != name:
+            raise BrokenPromiseError(f"message {number} for {command.to} is at {name}")
+        command.taken_by = by
+        for key in (by, command.to) if self.ordered else (by,):
+            if self._last.get((command.sender, key), 0) > number:
                 raise BrokenPromiseError(f"message {number} was overtaken")
-            self._last[letter.sender, key] = number
-        heard = self._last_heard.get((letter.sender, by), 0)
-        if heard > number and not letter.sought:
-            raise BrokenPromiseError(f"message {number} is behind notification {heard}")
+            self._last[command.sender, key] = number
+        received = self._last_heard.get((command.sender, by), 0)
+        if received > number and not command.sought:
+            raise BrokenPromiseError(
+                f"message {number} is behind notification {received}"
+            )
 
     def expired(self, number: int) -> None:
         """Record that a message had expired when its task read it."""
-        letter = self.letters[number]
-        if letter.expired or letter.taken_by is not None:
+        command = self.commands[number]
+        if command.expired or command.taken_by is not None:
             raise BrokenPromiseError(f"message {number} has two ends")
-        letter.expired = True
+        command.expired = True
 
-    def told(self, number: int, error: BusError) -> None:
+    def reported(self, number: int, error: BusError) -> None:
         """Record an error reported to the sender."""
-        letter = self.letters[number]
+        command = self.commands[number]
         if isinstance(error, PeerLostError):
-            if letter.answers or not (letter.taken_by or letter.expired):
+            if command.answers or not (command.taken_by or command.expired):
                 raise BrokenPromiseError(f"message {number} needs no answer: {error}")
             return
-        if letter.told is not None:
-            raise BrokenPromiseError(f"message {number} is told of twice: {error}")
+        if command.reported is not None:
+            raise BrokenPromiseError(f"message {number} is reported twice: {error}")
         doubt = isinstance(error, InDoubtError)
-        if letter.taken_by is not None and not doubt:
+        if command.taken_by is not None and not doubt:
             raise BrokenPromiseError(f"message {number} was delivered: {error}")
-        letter.told = error
+        command.reported = error
 
     def answered(self, number: int) -> None:
         """Record an answer that arrived."""
-        letter = self.letters[number]
-        letter.answers += 1
-        if letter.answers > 1 or letter.taken_by is None or not letter.asks:
+        command = self.commands[number]
+        command.answers += 1
+        if command.answers > 1 or command.taken_by is None or not command.asks:
             raise BrokenPromiseError(f"answer to message {number}, out of the blue")
 
     def notifies(
@@ -150,10 +155,12 @@ class Counters:
           small, since notifications sent while the task was not subscribed are no gap.
         way: if it is the way of the previous notification, the gap must be exact.
         """
-        times = self.heard.get((number, hearer), 0) + 1
-        self.heard[number, hearer] = times
+        times = self.received.get((number, hearer), 0) + 1
+        self.received[number, hearer] = times
         if times > 1:
-            raise BrokenPromiseError(f"notification {number} is heard twice: {hearer}")
+            raise BrokenPromiseError(
+                f"notification {number} is received twice: {hearer}"
+            )
         both = sender, hearer
         if max(self._last_heard.get(both, 0), self._last.get(both, 0)) > number:
             raise BrokenPromiseError(f"notification {number} was overtaken")
@@ -168,10 +175,10 @@ class Counters:
 
     def ended(self, life: int) -> None:
         """Record the end of a process: the outcome of its commands stays unknown."""
-        for letter in self.letters.values():
-            if letter.life == life and not letter.decided:
-                letter.gone = True
+        for command in self.commands.values():
+            if command.life == life and not command.decided:
+                command.gone = True
 
-    def open(self) -> list[Letter]:
+    def open(self) -> list[Command]:
         """Return the commands whose outcome is not known."""
-        return [each for each in self.letters.values() if not each.decided]
+        return [each for each in self.commands.values() if not each.decided]

@@ -14,7 +14,7 @@ from tests.simulate.stage import Stage
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.peer.relay import Relay
-    from tests.simulate.counters import Letter
+    from tests.simulate.counters import Command
     from tests.simulate.process import SimProcess
 
 __all__ = [
@@ -41,9 +41,9 @@ class Dialogue:
         self.near, self.far = self.asker.process, self.answerer.process
         self.short = fast_path_to(self.near, self.far)
 
-    def ask(self) -> Letter:
-        (letter,) = self.stage.send(self.asker, "answerer", asks=True)
-        return letter
+    def ask(self) -> Command:
+        (command,) = self.stage.send(self.asker, "answerer", asks=True)
+        return command
 
     def decide(self) -> None:
         """Mark a decision, so that the fast path checks its conditions again."""
@@ -89,7 +89,7 @@ def accounts_of(process: SimProcess, other: SimProcess) -> dict[str, Any]:
     return {
         "next": session.outgoing.next,
         "outstanding": len(session.outgoing),
-        "came": session.acks.received,
+        "received": session.acks.received,
         "extracted": dict(session.acks.extracted),
         "relays": {
             number: (
@@ -151,8 +151,8 @@ class Arrival(Dialogue):
 
     def come(self, frame: bytes, *, answers_only: bool = False) -> Post | Reply | None:
         todo, now = deque[Action](), self.stage.world.now
-        came = self.short.receive(frame, now, todo, answers_only=answers_only)
-        assert came is bool(todo)
+        received = self.short.receive(frame, now, todo, answers_only=answers_only)
+        assert received is bool(todo)
         if not todo:
             return None
         (action,) = todo

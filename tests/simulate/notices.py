@@ -83,9 +83,9 @@ class Notices:
         """Return what both processes know of one another."""
         return [accounts_of(self.near, self.far), accounts_of(self.far, self.near)]
 
-    def heard(self, number: int) -> list[int]:
+    def received(self, number: int) -> list[int]:
         """Return how often each subscriber has received a notification."""
-        counters = self.stage.world.counters.heard
+        counters = self.stage.world.counters.received
         return [counters.get((number, each.id), 0) for each in self.subscribers]
 
 
@@ -129,8 +129,8 @@ class Delivery(Notices):
     def come(self, frame: bytes, *, answers_only: bool = False) -> list[Incoming]:
         """Return the messages for the subscribers; none if the frame is refused."""
         todo, now = deque[Action](), self.stage.world.now
-        came = self.way.receive(frame, now, todo, answers_only=answers_only)
-        assert came is bool(todo)
+        received = self.way.receive(frame, now, todo, answers_only=answers_only)
+        assert received is bool(todo)
         messages = []
         for action in todo:
             assert isinstance(action, Post)

@@ -80,17 +80,17 @@ class Performer:
                 elif trace is not None:
                     trace.record_discarded(BusReason.UNWANTED)
                 if here and error is not None:
-                    world.counters.told(number, error)
+                    world.counters.reported(number, error)
                 elif here:
                     world.counters.answered(number)
             case Fail(message, error):
                 _read(message)
                 if message._trace is not None:
                     asker = process.task_of(message._source)
-                    told = asker is not None or not message.wants_reply
-                    message._trace.record_failed(error, told=told)
-                process.say(lambda: f"told of {message.payload}: {error}")
-                world.counters.told(message.payload, error)
+                    reported = asker is not None or not message.wants_reply
+                    message._trace.record_failed(error, told=reported)
+                process.say(lambda: f"failed {message.payload}: {error}")
+                world.counters.reported(message.payload, error)
             case Bind(_, entry, bound):
                 while bound:
                     process.send_bound(bound.popleft(), entry)
@@ -132,7 +132,7 @@ class Performer:
         if present is None:
             return  # the watch was cancelled
         if presence.here == (presence.address in present):
-            raise BrokenPromiseError(f"{task.name} is told twice: {presence}")
+            raise BrokenPromiseError(f"{task.name} is reported twice: {presence}")
         if presence.here:
             present.add(presence.address)
         else:

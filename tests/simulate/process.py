@@ -27,7 +27,7 @@ from bus.errors import BusFullError, NameTakenError
 from bus.message import Incoming, Kind
 from bus.registration import Visibility
 from bus.specification import Specification
-from tests.simulate.counters import Letter
+from tests.simulate.counters import Command
 from tests.simulate.fast_paths import FastPaths
 from tests.simulate.performer import Performer
 from tests.simulate.task import Asked, SimTask
@@ -284,12 +284,12 @@ class SimProcess:
         *,
         asks: bool = False,
         timeout: float | None = None,
-    ) -> Letter:
+    ) -> Command:
         """Send a command."""
         number = self.world.number()
         now = self.world.now
-        letter = Letter(number, task.id, self.life, to, asks)
-        self.world.counters.sent(letter)
+        sent_command = Command(number, task.id, self.life, to, asks)
+        self.world.counters.sent(sent_command)
         self.say(lambda: f"{task.name} sends {number} to {to}")
         message = Incoming(
             kind=Kind.COMMAND,
@@ -304,9 +304,9 @@ class SimProcess:
         try:
             self._send(message, to)
         except BusFullError as error:
-            self.world.counters.told(number, error)
+            self.world.counters.reported(number, error)
         self.settle()
-        return letter
+        return sent_command
 
     def _send(self, message: Incoming, to: str) -> None:
         entry = self.manager.table.find(to)
@@ -339,12 +339,12 @@ class SimProcess:
         try:
             self._send(message, entry.name)
         except BusFullError as error:
-            self.world.counters.told(message.payload, error)
+            self.world.counters.reported(message.payload, error)
 
     def sought(self, messages: Iterable[Incoming]) -> None:
         """Note that messages wait for a holder of their name."""
         for message in messages:
-            self.world.counters.letters[message.payload].sought = True
+            self.world.counters.commands[message.payload].sought = True
 
     def answer(self, message: Incoming) -> None:
         """Answer a question, local or remote."""

@@ -72,21 +72,21 @@ class Recorded:
 
     def _see_deliveries(self) -> None:
         processes = {journal.process.life for journal in self._journals}
-        told = Counter(
+        reported = Counter(
             sort_of(record.flags)
             for record in self.records()
             if record.kind == BusOperation.DELIVER and record.flow not in processes
         )
         counters = self._world.counters
-        letters = counters.letters.values()
+        commands = counters.commands.values()
         done = {
-            0: sum(each.taken_by is not None for each in letters),
-            int(Flag.NOTIFICATION): sum(counters.heard.values()),
-            int(Flag.ANSWER): sum(each.answers for each in letters),
+            0: sum(each.taken_by is not None for each in commands),
+            int(Flag.NOTIFICATION): sum(counters.received.values()),
+            int(Flag.ANSWER): sum(each.answers for each in commands),
         }
         for sort, count in done.items():
-            words = f"{SORTS[sort]}: {count} are read, {told[sort]} told of"
-            hold(told[sort] == count, words)
+            words = f"{SORTS[sort]}: {count} are read, {reported[sort]} reported"
+            hold(reported[sort] == count, words)
 
     def _see_links(self, journal: _Journal) -> None:
         process = journal.process
@@ -112,7 +112,7 @@ class Recorded:
         origin, sort = finding.origin, finding.sort
         assert origin is not None
         assert sort is not None
-        told = sorted(
+        reported = sorted(
             (record.mono, journal.number, record.n, _step(journal, record))
             for journal in self._journals
             for record in journal.records
@@ -123,7 +123,7 @@ class Recorded:
             f"{traffic.names.get(each) or 'process'} {each}"
             for each in (origin, finding.flow)
         )
-        steps = "; ".join(each[-1] for each in told)
+        steps = "; ".join(each[-1] for each in reported)
         return (
             f"{finding.rule}: {SORTS[sort]} {finding.seq} of {sender} for {receiver}:"
             f" {finding.explanation} ({steps})"

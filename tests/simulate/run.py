@@ -54,7 +54,7 @@ def run(
     machines: int = 1,
     processes: int = 3,
     steps: int = STEPS,
-    told: bool = False,
+    verbose: bool = False,
     recorded: bool | None = None,
     fast_paths: float | None = None,
     watched: bool | None = None,
@@ -88,7 +88,7 @@ def run(
     interrupted = 0.0 if profile == "calm" else _INTERRUPTED
     world = World(
         seed,
-        told=told,
+        verbose=verbose,
         ordered=ordered,
         config=config,
         recorded=recorded,
@@ -100,7 +100,7 @@ def run(
         _live(world, profile, machines, processes, steps)
     except (BrokenPromiseError, AssertionError, Exception) as error:  # noqa: BLE001
         text = f"{profile}: {type(error).__name__}: {error}"
-        if told and not isinstance(error, BrokenPromiseError):
+        if verbose and not isinstance(error, BrokenPromiseError):
             text += "\n" + traceback.format_exc()
         return Failure(seed, text, tuple(world.story.lines))
     return None
@@ -140,7 +140,7 @@ def _probe(world: World) -> None:
         for task in process.tasks.values()
         if task.entry.visibility is Visibility.PUBLIC
     ]
-    letters = []
+    commands = []
     for process in world.living():
         sender = process.register("probe", private=True)
         assert sender is not None
@@ -148,18 +148,18 @@ def _probe(world: World) -> None:
             machine = task.process.key[0]
             own = machine == process.key[0]
             to = task.name if own else f"ism://{machine}/{task.name}"
-            letters.append((process.command(sender, to), task))
-    heard = {}
+            commands.append((process.command(sender, to), task))
+    received = {}
     for task in tasks:
-        heard[task.process.notify(task)] = task
+        received[task.process.notify(task)] = task
     world.run(4.0)
     tight = TIGHT["SEARCHES_IN_ALL"] == constants.SEARCHES_IN_ALL
-    for letter, task in letters:
-        if tight and isinstance(letter.told, BusFullError):
+    for command, task in commands:
+        if tight and isinstance(command.reported, BusFullError):
             continue  # the search was refused: too many at once
-        if letter.taken_by != task.id:
-            raise BrokenPromiseError(f"{task.name} is not reached: {letter}")
-    for number, task in heard.items():
+        if command.taken_by != task.id:
+            raise BrokenPromiseError(f"{task.name} is not reached: {command}")
+    for number, task in received.items():
         _check_heard(world, number, task.process.key[0], task.name)
 
 
@@ -171,8 +171,8 @@ def _check_heard(world: World, number: int, machine: str, name: str) -> None:
                 and each.specification.matches(name)
                 for each in hearer.subscriptions
             )
-            heard = (number, hearer.id) in world.counters.heard
-            if wants != heard:
+            received = (number, hearer.id) in world.counters.received
+            if wants != received:
                 raise BrokenPromiseError(
                     f"{hearer.name} of {process.name} "
                     f"{'does not hear' if wants else 'hears'} {name} of {machine}"

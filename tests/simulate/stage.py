@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
     from bus.core.wire import Frame
     from bus.errors import BusError
-    from tests.simulate.counters import Letter
+    from tests.simulate.counters import Command
     from tests.simulate.process import SimProcess, SimTask
 
 __all__ = ["SOON_S", "Stage"]
@@ -74,7 +74,7 @@ class Stage:
 
     def send(
         self, task: SimTask, to: str, count: int = 1, *, asks: bool = False
-    ) -> list[Letter]:
+    ) -> list[Command]:
         """Let a task send commands."""
         return [task.process.command(task, to, asks=asks) for _ in range(count)]
 
@@ -137,6 +137,6 @@ class Stage:
         )
 
 
-def told(letters: list[Letter]) -> list[type[BusError] | None]:
+def errors_of(commands: list[Command]) -> list[type[BusError] | None]:
     """Return the types of the errors that senders received; None for no error."""
-    return [None if each.told is None else type(each.told) for each in letters]
+    return [None if each.reported is None else type(each.reported) for each in commands]

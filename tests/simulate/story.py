@@ -13,11 +13,11 @@ __all__ = ["Story"]
 class Story:
     """Lines with time and process; kept only on request, since most runs pass."""
 
-    def __init__(self, *, told: bool) -> None:
-        self.told = told
+    def __init__(self, *, verbose: bool) -> None:
+        self.verbose = verbose
         self.lines: list[str] = []
 
     def tell(self, now: float, who: str, what: Callable[[], str]) -> None:
         """Add a line."""
-        if self.told:
+        if self.verbose:
             self.lines.append(f"{now:9.4f}  {who:8} {what()}")

@@ -119,8 +119,8 @@ class SimTask:
             return
         if message._deadline is not None and message._deadline <= world.now:
             if trace is not None:
-                told = not (message.wants_reply or message._source.remote)
-                trace.record_failed(ExpiredError(self.name), told=told)
+                reported = not (message.wants_reply or message._source.remote)
+                trace.record_failed(ExpiredError(self.name), told=reported)
             world.counters.expired(number)
             return
         process.say(lambda: f"{self.name} takes {number}")

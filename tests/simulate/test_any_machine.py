@@ -17,11 +17,11 @@ from tests.simulate import run as simulation
 from tests.simulate.any_machine import LOG, absences, rest, searches
 from tests.simulate.guests import Guests
 from tests.simulate.process import SimProcess
-from tests.simulate.stage import Stage, told
+from tests.simulate.stage import Stage, errors_of
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
-    from tests.simulate.counters import Letter
+    from tests.simulate.counters import Command
     from tests.simulate.task import SimTask
 
 ALL = (Specification("**"),)
@@ -39,10 +39,10 @@ def test_a_slave_finds_the_only_task_of_a_name_on_any_machine() -> None:
     stage.soon()
     stage.forget()
 
-    (letter,) = stage.send(d, LOG, asks=True)
+    (sent_command,) = stage.send(d, LOG, asks=True)
     stage.soon()
 
-    assert letter.taken_by == f.id
+    assert sent_command.taken_by == f.id
     assert searches(stage)[:2] == [
         ("m1/s2", "m1/s1", True),
         ("m1/s1", "m1/s3", False),
@@ -78,10 +78,10 @@ def test_the_machine_of_the_sender_precedes_all_others(
     stage.soon()
     stage.forget()
 
-    letters = stage.send(d, LOG, 2)
+    commands = stage.send(d, LOG, 2)
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [own.id] * 2
+    assert [each.taken_by for each in commands] == [own.id] * 2
     assert not any(away.startswith(("m1", "m3")) for _, away, _ in searches(stage))
     rest(stage)
 
@@ -97,10 +97,10 @@ def test_among_other_machines_the_smallest_name_counts(sender: str, seed: int) -
     holders = [stage.task("log", "s2", each) for each in ("m3", "m2")]
     stage.soon()
 
-    letters = stage.send(d, LOG, 3)
+    commands = stage.send(d, LOG, 3)
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [holders[1].id] * 3
+    assert [each.taken_by for each in commands] == [holders[1].id] * 3
     rest(stage)
 
 
@@ -110,14 +110,16 @@ def test_among_other_machines_the_smallest_name_counts(sender: str, seed: int) -
 def test_a_task_that_takes_the_name_later_answers(machine: str, process: str) -> None:
     stage = Stage(machines=3, slaves=1)
     senders = [stage.task("c", "s1", "m1"), stage.task("d", "s2", "m1")]
-    letters = [letter for each in senders for letter in stage.send(each, LOG, 2)]
+    commands = [
+        sent_command for each in senders for sent_command in stage.send(each, LOG, 2)
+    ]
     stage.soon()
-    assert not any(each.taken_by for each in letters)
+    assert not any(each.taken_by for each in commands)
 
     log = stage.task("log", process, machine)
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [log.id] * 4
+    assert [each.taken_by for each in commands] == [log.id] * 4
     rest(stage)
 
 
@@ -125,14 +127,14 @@ def test_a_task_that_takes_the_name_later_answers(machine: str, process: str) ->
 def test_a_machine_that_is_linked_later_is_asked_too() -> None:
     stage = Stage(slaves=1)
     d = stage.task("d", "s2")
-    (letter,) = stage.send(d, LOG)
+    (sent_command,) = stage.send(d, LOG)
     stage.soon()
 
     stage.world.start("m2", "s1", master=True)
     log = stage.task("log", "s1", "m2")
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert sent_command.taken_by == log.id
     rest(stage)
 
 
@@ -140,12 +142,14 @@ def test_a_machine_that_is_linked_later_is_asked_too() -> None:
 def test_a_name_that_no_machine_has_fails_clearly() -> None:
     stage = Stage(machines=2)
     d = stage.task("d", "s2")
-    letters = stage.send(d, LOG, 2)
+    commands = stage.send(d, LOG, 2)
 
     stage.soon(6.0)
 
-    assert told(letters) == [UnresolvedError] * 2
-    assert "neither this machine nor any that it is linked with" in str(letters[0].told)
+    assert errors_of(commands) == [UnresolvedError] * 2
+    assert "neither this machine nor any that it is linked with" in str(
+        commands[0].reported
+    )
     rest(stage)
 
 
@@ -160,10 +164,10 @@ def test_a_master_whose_task_is_not_chosen_can_send_to_the_searching_task() -> N
     stage.send(d, LOG)
     stage.soon()
 
-    letters = stage.send(other, "ism://m3/d", 2, asks=True)
+    commands = stage.send(other, "ism://m3/d", 2, asks=True)
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [d.id] * 2
+    assert [each.taken_by for each in commands] == [d.id] * 2
 
 
 # Rights, and the departure of senders.
@@ -177,10 +181,10 @@ def test_a_guest_searches_its_own_machine_only() -> None:
     stage.soon()
     stage.forget()
 
-    letters = stage.send(d, LOG)
+    commands = stage.send(d, LOG)
     stage.soon(6.0)
 
-    assert told(letters) == [UnresolvedError]
+    assert errors_of(commands) == [UnresolvedError]
     assert not any(away.startswith("m2") for _, away, _ in searches(stage))
 
 
@@ -204,7 +208,7 @@ def test_the_search_of_a_departed_sender_is_cancelled_on_all_machines() -> None:
 def test_a_slave_that_becomes_master_continues_its_search() -> None:
     stage = Stage(machines=2, slaves=1)
     d = stage.task("d", "s2")
-    (letter,) = stage.send(d, LOG)
+    (sent_command,) = stage.send(d, LOG)
     stage.soon(0.1)
 
     stage.process("s1").die()
@@ -214,7 +218,7 @@ def test_a_slave_that_becomes_master_continues_its_search() -> None:
     log = stage.task("log", "s2", "m2")
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert sent_command.taken_by == log.id
 
 
 @clause("BUS-ROUTE-10", "BUS-ROUTE-21")
@@ -250,7 +254,7 @@ def test_runs_with_faults_and_many_commands_to_any_machine(
     """Each command has one outcome, and no table keeps a search or a relay."""
     command = SimProcess.command
 
-    def send(self: SimProcess, task: SimTask, to: str, **options: Any) -> Letter:
+    def send(self: SimProcess, task: SimTask, to: str, **options: Any) -> Command:
         """Send the commands to some names, drawn for each sender, to any machine.
 
         All commands of a sender to one name: those to two names of one task could

@@ -15,7 +15,7 @@ from tests.simulate.any_machine import LOG, rest, searches
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.simulate.counters import Letter
+    from tests.simulate.counters import Command
     from tests.simulate.process import SimProcess
     from tests.simulate.task import SimTask
 
@@ -29,12 +29,12 @@ def test_a_silent_machine_only_delays_the_choice() -> None:
     stage.soon()
     stage.process("s1", "m1").frozen = True
 
-    (letter,) = stage.send(d, LOG)
+    (command,) = stage.send(d, LOG)
     stage.soon(PATIENCE_S - 0.2)
-    assert not letter.decided
+    assert not command.decided
     stage.soon(0.4)
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
     # The master of m3 reports the departure of its task to the searching one.
     log.process.deregister(log)
     stage.soon()
@@ -59,10 +59,10 @@ def test_a_machine_without_room_for_searches_is_asked_once(
         lambda ledger, *limits: ledger is not full and has_room(ledger, *limits),
     )
 
-    (letter,) = stage.send(sender, LOG)
+    (command,) = stage.send(sender, LOG)
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
     assert searches(stage).count(("m1/s1", "m2/s1", True)) == 1
 
 
@@ -87,19 +87,19 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_once_for_each_export(
     )
     asked = ("m1/s1", "m1/s2", False)
 
-    (letter,) = stage.send(asker, LOG)
+    (command,) = stage.send(asker, LOG)
     for number in range(20):
         stage.send(asker, "ism://m2/other", asks=True)
         leaving = stage.task(f"leaving-{number}", "s1")
         stage.soon(0.1)
         leaving.process.deregister(leaving)
-    assert not letter.decided
+    assert not command.decided
     assert searches(stage).count(asked) == 1
 
     log = stage.task("log", "s2")
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
     assert searches(stage).count(asked) <= 2
     rest(stage)
 
@@ -145,7 +145,7 @@ def test_a_late_answer_of_a_smaller_name_has_no_effect() -> None:
     stage.soon()
     late = stage.process("s1", "m1")
     late.frozen = True
-    (letter,) = stage.send(d, LOG)
+    (command,) = stage.send(d, LOG)
     stage.soon(PATIENCE_S + 0.2)
 
     late.thaw()
@@ -153,18 +153,18 @@ def test_a_late_answer_of_a_smaller_name_has_no_effect() -> None:
     (second,) = stage.send(d, LOG)
     stage.soon()
 
-    assert (letter.taken_by, second.taken_by) == (log.id, log.id)
+    assert (command.taken_by, second.taken_by) == (log.id, log.id)
     rest(stage)
 
 
-def search_past(stage: Stage, silent: SimProcess, sender: SimTask) -> Letter:
+def search_past(stage: Stage, silent: SimProcess, sender: SimTask) -> Command:
     """Send a message for the name, which waits for the answer of a silent process."""
     stage.soon()
     silent.frozen = True
-    (letter,) = stage.send(sender, LOG)
+    (command,) = stage.send(sender, LOG)
     stage.soon()
-    assert not letter.decided
-    return letter
+    assert not command.decided
+    return command
 
 
 @clause("BUS-ROUTE-21")
@@ -174,12 +174,12 @@ def test_a_machine_whose_link_is_lost_is_not_waited_for(sender: str) -> None:
     d, log = stage.task("d", sender, "m2"), stage.task("log", "s2", "m3")
     stage.task("log", "s2", "m1")
     silent = stage.process("s1", "m1")
-    letter = search_past(stage, silent, d)
+    command = search_past(stage, silent, d)
 
     silent.die()
     stage.soon(1.0)
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
 
 
 @clause("BUS-ROUTE-21")
@@ -189,12 +189,12 @@ def test_if_the_holder_crashes_before_it_answers_the_others_are_asked() -> None:
     d, log = stage.task("d", "s2", "m2"), stage.task("log", "s2", "m1")
     stage.task("log", "s3", "m2")
     silent = stage.process("s3", "m2")
-    letter = search_past(stage, silent, d)
+    command = search_past(stage, silent, d)
 
     silent.die()
     stage.soon(1.5)
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
     rest(stage)
 
 
@@ -207,12 +207,12 @@ def test_the_answer_of_a_task_that_deregisters_before_the_choice_is_void(
     d = stage.task("d", sender, "m4")
     first, second = stage.task("log", "s2", "m1"), stage.task("log", "s2", "m2")
     silent = stage.process("s1", "m3")
-    letter = search_past(stage, silent, d)
+    command = search_past(stage, silent, d)
 
     first.process.deregister(first)
     stage.soon()
     silent.thaw()
     stage.soon()
 
-    assert letter.taken_by == second.id
+    assert command.taken_by == second.id
     rest(stage)

@@ -9,7 +9,7 @@ import pytest
 from bus.errors import MovedError
 from specs.clauses import clause
 from tests.simulate.any_machine import LOG, rest
-from tests.simulate.stage import Stage, told
+from tests.simulate.stage import Stage, errors_of
 
 if TYPE_CHECKING:
     from tests.simulate.task import SimTask
@@ -34,10 +34,10 @@ def test_a_name_stays_bound_although_a_preceding_task_registers() -> None:
 
     stage.task("log", "s1", "m1")
     stage.soon()
-    (letter,) = stage.send(d, LOG)
+    (command,) = stage.send(d, LOG)
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
 
 
 @clause("BUS-NAME-8")
@@ -48,10 +48,10 @@ def test_after_a_move_the_next_command_starts_a_search(new_place: str) -> None:
     heir = stage.task("log", "s2", new_place)
     log.process.deregister(log, moved_to=f"ism://{new_place}/log")
     stage.soon()
-    (letter,) = stage.send(d, LOG)
+    (command,) = stage.send(d, LOG)
     stage.soon()
 
-    assert letter.taken_by == heir.id
+    assert command.taken_by == heir.id
     rest(stage)
 
 
@@ -67,7 +67,7 @@ def test_commands_sent_before_a_move_follow_the_full_address() -> None:
     log.process.deregister(log, moved_to="ism://m3/log")
     stage.soon()
 
-    assert told([unread]) == [MovedError]
+    assert errors_of([unread]) == [MovedError]
 
 
 @clause("BUS-NAME-8", "BUS-ROUTE-21")
@@ -79,10 +79,10 @@ def test_the_search_ignores_a_moved_task_of_an_asked_machine() -> None:
     log.process.deregister(log, moved_to="ism://m3/log")
     stage.soon()
 
-    (letter,) = stage.send(d, LOG)
+    (command,) = stage.send(d, LOG)
     stage.soon()
 
-    assert letter.taken_by == heir.id
+    assert command.taken_by == heir.id
 
 
 @pytest.mark.deep
@@ -100,14 +100,14 @@ def test_commands_parked_for_the_search_are_not_overtaken(
     log = stage.task("log", "s2", "m2")
     stage.soon()
 
-    letters = []
+    commands = []
     for _ in range(30):
-        letters += [stage.send(each, LOG)[0] for each in senders]
+        commands += [stage.send(each, LOG)[0] for each in senders]
         stage.soon(0.0005)
     stage.soon()
 
     # The world's counters raise for each message that overtakes another one.
-    assert [each.taken_by for each in letters] == [log.id] * 60
+    assert [each.taken_by for each in commands] == [log.id] * 60
     rest(stage)
 
 
@@ -116,14 +116,14 @@ def test_commands_parked_for_the_search_are_not_overtaken(
 def test_a_task_of_the_own_process_ends_the_search(machines: int) -> None:
     stage = Stage(machines=machines)
     d = stage.task("d", "s2")
-    letters = stage.send(d, LOG, 2)
+    commands = stage.send(d, LOG, 2)
     stage.soon()
     assert len(stage.process("s2").remote.resolver.ledger) == 1
 
     log = stage.task("log", "s2")
     stage.soon(0.1)
 
-    assert [each.taken_by for each in letters] == [log.id] * 2
+    assert [each.taken_by for each in commands] == [log.id] * 2
     assert len(stage.process("s2").remote.resolver.ledger) == 0
     (third,) = stage.send(d, LOG)
     stage.soon()
@@ -138,10 +138,10 @@ def test_without_other_machines_any_machine_is_this_machine() -> None:
     stage.soon()
     stage.forget()
 
-    (letter,) = stage.send(d, LOG)
+    (command,) = stage.send(d, LOG)
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id
     assert set(stage.relays("s2")) == {"log"}
     rest(stage)
 
@@ -156,7 +156,7 @@ def test_an_idle_relay_ends_the_binding() -> None:
     assert d.process.manager.table.find(LOG) is None
 
     other = stage.task("e", "s2", "m1")
-    (letter,) = stage.send(other, LOG)
+    (command,) = stage.send(other, LOG)
     stage.soon()
 
-    assert letter.taken_by == log.id
+    assert command.taken_by == log.id

@@ -13,7 +13,7 @@ from bus.core.wire.task_frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
-from tests.simulate.test_gaps import heard, notify
+from tests.simulate.test_gaps import notify, received
 
 if TYPE_CHECKING:
     from tests.simulate.task import SimTask
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 def ask(hearer: SimTask, pattern: str = "news") -> list[float]:
     """Subscribe a task; return a list that receives the time of the confirmation."""
-    process, told = hearer.process, list[float]()
+    process, reported = hearer.process, list[float]()
 
     def settled() -> None:
-        told.append(process.world.now)
+        reported.append(process.world.now)
 
     process.subscribe(hearer, pattern, settled)
-    return told
+    return reported
 
 
-def wait(stage: Stage, told: list[float], longest_s: float = 2.0) -> None:
+def wait(stage: Stage, reported: list[float], longest_s: float = 2.0) -> None:
     """Let time pass in small steps until the confirmation."""
     until = stage.world.now + longest_s
-    while not told:
+    while not reported:
         assert stage.world.now < until, "nobody tells"
         stage.soon(0.0005)
 
@@ -53,14 +53,14 @@ def test_each_notification_after_the_confirmation_arrives(
     stage.soon()
     for process in ("s1", "s2"):
         hearer = stage.task(f"h/{process}", process)
-        told = ask(hearer, f"ism://{machine}/n*".replace("n*", "*"))
-        wait(stage, told)
+        reported = ask(hearer, f"ism://{machine}/n*".replace("n*", "*"))
+        wait(stage, reported)
         notify(news, 3)
         count = len(stage.world.counters.notifications[news.id])
         stage.soon()
-        assert heard(stage, hearer, news) == [*range(count - 2, count + 1)]
+        assert received(stage, hearer, news) == [*range(count - 2, count + 1)]
         stage.soon()
-        assert len(told) == 1
+        assert len(reported) == 1
 
 
 @clause("BUS-MSG-18")
@@ -72,7 +72,7 @@ def test_without_waiting_the_first_notifications_may_be_missed() -> None:
     hearer.process.subscribe(hearer, "news")
     notify(news, 3)
     stage.soon()
-    assert heard(stage, hearer, news) == []
+    assert received(stage, hearer, news) == []
     assert hearer.gaps == []
 
 
@@ -82,12 +82,12 @@ def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
     stage = Stage(slaves=3)
     stage.process("s3").frozen = True
     first, second = stage.task("h", "s2"), stage.task("i", "s4")
-    told = ask(first), ask(second)
+    reported = ask(first), ask(second)
     stage.soon(3.0)
-    assert told == ([], [])
+    assert reported == ([], [])
     stage.process("s3").thaw()
     stage.soon()
-    assert list(map(len, told)) == [1, 1]
+    assert list(map(len, reported)) == [1, 1]
 
     stage.process("s3").frozen = True
     third = stage.task("k", "s2")
@@ -111,17 +111,17 @@ def test_a_subscriber_waits_for_the_next_master(heir: str, after: float) -> None
     if after == 0.2:
         stage.process("s1").die()
         stage.soon(after)
-    told = ask(hearer)
+    reported = ask(hearer)
     if after < 0.2:
         stage.soon(after)
         stage.process("s1").die()
     stage.soon(0.5)
-    assert not told or after < 0.2
+    assert not reported or after < 0.2
     stage.world.promote(stage.process(heir))
-    wait(stage, told, CONFIG.connect_timeout_s + 2.0)
+    wait(stage, reported, CONFIG.connect_timeout_s + 2.0)
     notify(news, 3)
     stage.soon()
-    assert heard(stage, hearer, news) == [1, 2, 3]
+    assert received(stage, hearer, news) == [1, 2, 3]
 
 
 @clause("BUS-MSG-18")
@@ -134,13 +134,13 @@ def test_a_lost_link_blocks_no_subscriber_for_ever(
     stage = Stage()
     news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     stage.soon()
-    told = ask(hearer)
+    reported = ask(hearer)
     stage.soon(after)
     stage.cut(*cut)
-    wait(stage, told)
+    wait(stage, reported)
     notify(news, 3)
     stage.soon(2.0)
-    assert heard(stage, hearer, news) == [1, 2, 3]
+    assert received(stage, hearer, news) == [1, 2, 3]
 
 
 @clause("BUS-MSG-18")
@@ -171,7 +171,7 @@ def test_no_state_of_an_abandoned_wait_remains() -> None:
 def test_only_peers_that_received_a_subscription_can_confirm_it() -> None:
     stage = Stage(slaves=3)
     stage.process("s3").frozen = True
-    told = ask(stage.task("h", "s2"))
+    reported = ask(stage.task("h", "s2"))
     stage.soon()
     numbers = [
         frame.confirm
@@ -186,7 +186,7 @@ def test_only_peers_that_received_a_subscription_can_confirm_it() -> None:
     rogue.settle()
     stage.soon()
     assert any(numbers)
-    assert not told
+    assert not reported
 
 
 @clause("BUS-MSG-18", "BUS-RELAY-8")
@@ -252,17 +252,17 @@ def test_a_subscriber_waits_for_the_machine_that_it_names(
         stage.soon(2.0)
     hearer = stage.task("h", where)
 
-    told = ask(hearer, "ism://m2/news")
+    reported = ask(hearer, "ism://m2/news")
     stage.soon(3.0)
-    before = list(told)
+    before = list(reported)
     stage.world.start("m2", "s1", master=True)
     news = stage.task("news", "s1", "m2")
-    wait(stage, told, 5.0)
+    wait(stage, reported, 5.0)
 
     assert not before
     notify(news, 3)
     stage.soon()
-    assert heard(stage, hearer, news) == [1, 2, 3]
+    assert received(stage, hearer, news) == [1, 2, 3]
 
 
 @clause("BUS-MSG-18")
@@ -271,13 +271,13 @@ def test_a_machine_that_is_lost_meanwhile_confirms_nothing() -> None:
     stage = Stage(machines=2)
     master = stage.process("s1", "m2")
     master.frozen = True
-    told = ask(stage.task("h", "s2"), "ism://m2/news")
+    reported = ask(stage.task("h", "s2"), "ism://m2/news")
     stage.soon(0.05)
     master.die()
     stage.soon(3.0)
-    before = list(told)
+    before = list(reported)
     stage.world.start("m2", "s1", master=True)
-    wait(stage, told, 5.0)
+    wait(stage, reported, 5.0)
 
     assert not before
 
@@ -286,14 +286,14 @@ def test_a_machine_that_is_lost_meanwhile_confirms_nothing() -> None:
 @pytest.mark.parametrize("heir", ["s2", "s3"])
 def test_a_new_master_waits_for_the_machine_that_a_subscriber_names(heir: str) -> None:
     stage = Stage(slaves=2)
-    told = ask(stage.task("h", "s2"), "ism://m2/news")
+    reported = ask(stage.task("h", "s2"), "ism://m2/news")
     stage.process("s1").die()
     stage.soon(0.6)
     stage.world.promote(stage.process(heir))
     stage.soon(5.0)
-    before = list(told)
+    before = list(reported)
     stage.world.start("m2", "s1", master=True)
-    wait(stage, told, 5.0)
+    wait(stage, reported, 5.0)
 
     assert not before
 
@@ -325,10 +325,10 @@ def test_subscribers_of_one_pattern_that_wait_at_once_are_all_confirmed(
     stage = Stage(slaves=3, machines=2)
     first, second = stage.task("h", "s2"), stage.task("i", "s2")
     pattern = f"ism://{machine}/news"
-    told = ask(first, pattern), ask(second, pattern)
+    reported = ask(first, pattern), ask(second, pattern)
     stage.soon()
 
-    assert list(map(len, told)) == [1, 1]
+    assert list(map(len, reported)) == [1, 1]
 
 
 @clause("BUS-MSG-18", "BUS-INIT-3")
@@ -338,11 +338,11 @@ def test_a_subscriber_waits_no_longer_once_its_process_is_the_first_master() -> 
     stage.process("s1").die()
     process = stage.world.start("m1", "s2")
     stage.soon()
-    told = ask(stage.task("h", "s2"))
+    reported = ask(stage.task("h", "s2"))
     stage.soon()
-    before = list(told)
+    before = list(reported)
     stage.world.promote(process)
-    wait(stage, told)
+    wait(stage, reported)
 
     assert not before
 
@@ -351,8 +351,8 @@ def test_a_subscriber_waits_no_longer_once_its_process_is_the_first_master() -> 
 def test_a_process_that_joins_later_is_not_asked_to_confirm() -> None:
     """No subscriber waits for it, and its PONG may have the number of another PING."""
     stage = Stage(slaves=1)
-    told = ask(stage.task("h", "s2"))
-    wait(stage, told)
+    reported = ask(stage.task("h", "s2"))
+    wait(stage, reported)
 
     stage.world.start("m1", "s3")
     stage.soon()

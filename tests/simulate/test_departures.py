@@ -16,7 +16,7 @@ from bus.errors import (
 )
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
-from tests.simulate.stage import Stage, told
+from tests.simulate.stage import Stage, errors_of
 
 
 @clause("BUS-DEREG-2", "BUS-DEREG-3", "BUS-DEREG-6")
@@ -54,9 +54,9 @@ def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
     for number in range(30):
         task = stage.task(f"f{number}", "s3")
         stage.soon()
-        [letter] = stage.send(d, f"f{number}")
+        [command] = stage.send(d, f"f{number}")
         stage.soon()
-        assert letter.taken_by is not None
+        assert command.taken_by is not None
         task.process.deregister(task)
         stage.soon()
 
@@ -73,21 +73,21 @@ def test_unread_commands_follow_the_name_to_its_next_holder(to: str, seed: int) 
     stage = Stage(slaves=3, seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
-    letters = stage.send(d, "f", 2)
+    commands = stage.send(d, "f", 2)
     stage.soon()
     stage.hold(f)
-    letters += stage.send(d, "f", 3 * CONFIG.window)
+    commands += stage.send(d, "f", 3 * CONFIG.window)
     stage.soon()
 
     f.process.deregister(f)
-    letters += stage.send(d, "f", 2)
+    commands += stage.send(d, "f", 2)
     stage.soon()
-    letters += stage.send(d, "f", 2)
+    commands += stage.send(d, "f", 2)
     again = stage.task("f", to)
     stage.soon()
 
-    taken = [letter.taken_by for letter in letters]
-    assert taken == [f.id] * 2 + [again.id] * (len(letters) - 2)
+    taken = [command.taken_by for command in commands]
+    assert taken == [f.id] * 2 + [again.id] * (len(commands) - 2)
 
 
 @clause("BUS-DEREG-4")
@@ -97,11 +97,11 @@ def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> 
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
-    letters = stage.send(d, "f", CONFIG.window)
+    commands = stage.send(d, "f", CONFIG.window)
     stage.soon()
     held = stage.process(late)
 
-    letters += stage.send(d, "f", CONFIG.window)
+    commands += stage.send(d, "f", CONFIG.window)
     stage.soon(0.006)
     held.frozen = True
     f.process.deregister(f)
@@ -111,7 +111,7 @@ def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> 
     again = stage.task("f", "s1")
     stage.soon()
 
-    assert {letter.taken_by for letter in letters} <= {f.id, again.id}
+    assert {command.taken_by for command in commands} <= {f.id, again.id}
     stage.soon(1.0)
     stage.world.checks.rest()
 
@@ -125,7 +125,7 @@ def test_two_tasks_that_leave_while_they_exchange_commands_lose_none() -> None:
     stage.soon()
     stage.hold(d)
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * CONFIG.window) + stage.send(
+    commands = stage.send(d, "f", 2 * CONFIG.window) + stage.send(
         f, "d", 2 * CONFIG.window
     )
     stage.soon()
@@ -134,13 +134,15 @@ def test_two_tasks_that_leave_while_they_exchange_commands_lose_none() -> None:
         each.process.deregister(each)
     # No search is made for a departed sender. Commands of other tasks start the
     # search that its unread messages need.
-    letters += stage.send(stage.task("x", "s2"), "f")
-    letters += stage.send(stage.task("y", "s3"), "d")
+    commands += stage.send(stage.task("x", "s2"), "f")
+    commands += stage.send(stage.task("y", "s3"), "d")
     stage.soon()
     home = {"d": stage.task("d", "s1"), "f": stage.task("f", "s1")}
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [home[each.to].id for each in letters]
+    assert [each.taken_by for each in commands] == [
+        home[each.to].id for each in commands
+    ]
     stage.soon(10.0)
     stage.world.checks.rest()
 
@@ -152,13 +154,13 @@ def test_unread_commands_of_a_final_deregistration_fail_at_every_sender() -> Non
     f = stage.task("f", "s3")
     stage.hold(f)
     stage.soon()
-    letters = [stage.send(each, "f", 2) for each in senders]
+    commands = [stage.send(each, "f", 2) for each in senders]
     stage.soon()
 
     f.process.deregister(f, final=True)
     stage.soon()
 
-    assert [told(each) for each in letters] == [[AddresseeGoneError] * 2] * 3
+    assert [errors_of(each) for each in commands] == [[AddresseeGoneError] * 2] * 3
 
 
 @clause("BUS-DEREG-7")
@@ -199,12 +201,12 @@ def test_commands_sent_to_a_lost_process_are_in_doubt() -> None:
     f.process.event(list)
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", CONFIG.window + 2)
+    commands = stage.send(d, "f", CONFIG.window + 2)
     stage.soon()
 
     f.process.die()
     stage.soon(1.0)
-    assert told(letters[: CONFIG.window]) == [InDoubtError] * CONFIG.window
+    assert errors_of(commands[: CONFIG.window]) == [InDoubtError] * CONFIG.window
     assert stage.relays("s2") == {}
     assert stage.process("s1").remote.name_registry.users.owners() == {
         "d": ("m1", "s2")
@@ -212,8 +214,8 @@ def test_commands_sent_to_a_lost_process_are_in_doubt() -> None:
     again = stage.task("f", "s1")
     stage.soon()
 
-    assert [each.taken_by for each in letters[CONFIG.window :]] == [again.id] * 2
-    assert all(each.taken_by is None for each in letters[: CONFIG.window])
+    assert [each.taken_by for each in commands[CONFIG.window :]] == [again.id] * 2
+    assert all(each.taken_by is None for each in commands[: CONFIG.window])
 
 
 @clause("AMO-21")
@@ -242,13 +244,13 @@ def test_an_asker_that_awaits_an_answer_of_a_lost_process_receives_an_error() ->
     stage.soon()
     failed: list[tuple[int, type[Exception]]] = []
     counters = stage.world.counters
-    note = counters.told
+    note = counters.reported
 
     def told_too(number: int, error: Exception) -> None:
         failed.append((number, type(error)))
         note(number, error)  # type: ignore[arg-type]  # unchanged
 
-    counters.told = told_too  # type: ignore[method-assign]  # records the errors
+    counters.reported = told_too  # type: ignore[method-assign]  # records the errors
     while not f.kept:
         stage.send(d, "f", asks=True)
         stage.soon()
@@ -267,17 +269,17 @@ def test_messages_for_a_task_that_comes_home_take_no_link() -> None:
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.hold(f)
     stage.soon()
-    letters = stage.send(d, "f", 3 * CONFIG.window)
+    commands = stage.send(d, "f", 3 * CONFIG.window)
     stage.soon()
 
     f.process.deregister(f)
     stage.soon(0.02)
     home = stage.task("f", "s2")
-    letters += stage.send(d, "f", 2)
+    commands += stage.send(d, "f", 2)
     stage.forget()
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [home.id] * len(letters)
+    assert [each.taken_by for each in commands] == [home.id] * len(commands)
     assert stage.types("s2", "s3").count("MSG") == 0
     stage.soon(3.0)
     assert stage.links("s2", "s3") == 0
@@ -294,10 +296,10 @@ def test_a_name_that_is_taken_elsewhere_is_not_taken_again() -> None:
     stage.soon()
     assert "f" not in stage.process("s2").tasks
     assert stage.process("s1").register("f") is None
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
 
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
     stage.process("s3").die()
     stage.soon(1.0)
     assert stage.process("s1").register("f") is not None
@@ -313,19 +315,19 @@ def test_a_name_that_is_claimed_again_and_again_loses_no_message() -> None:
     stage.send(d, "f")
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", CONFIG.window)
+    commands = stage.send(d, "f", CONFIG.window)
     stage.soon()
 
     for _ in range(3):
         stage.task("f", "s2")
         stage.soon()
         assert "f" not in stage.process("s2").tasks
-        letters += stage.send(d, "f")
+        commands += stage.send(d, "f")
         stage.soon()
     stage.release(f)
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert [each.taken_by for each in commands] == [f.id] * len(commands)
     f.process.deregister(f)
     stage.soon(2.0)
     stage.world.checks.rest()
@@ -340,13 +342,13 @@ def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> 
     d = stage.task("d", "s2")
     stage.task("f", "s3")
     stage.soon()
-    letters = stage.send(d, "f", 2 * CONFIG.window)
+    commands = stage.send(d, "f", 2 * CONFIG.window)
 
     stage.soon(after)
     stage.process("s3").die()
     stage.soon(8.0)
 
-    assert all(each.taken_by or each.told for each in letters)
+    assert all(each.taken_by or each.reported for each in commands)
 
 
 @clause("BUS-DEREG-4", "BUS-FLOW-7")
@@ -358,7 +360,7 @@ def test_messages_under_way_wait_for_the_process_of_their_addressee() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.hold(f)
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
     (relay,) = stage.relays("s2").values()
     assert relay.provisional
@@ -369,7 +371,7 @@ def test_messages_under_way_wait_for_the_process_of_their_addressee() -> None:
     stage.soon(2.0)
     again = stage.task("f", "s1")
     stage.soon()
-    assert letter.taken_by == again.id
+    assert command.taken_by == again.id
 
 
 @clause("BUS-DEREG-7", "BUS-ROUTE-12")
@@ -380,7 +382,7 @@ def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
     stage.task("f", "s3")
     stage.soon()
     stage.process("s3").die()
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon(0.004)
     again = stage.world.start("m1", "s3")
     remote = stage.process("s2").remote
@@ -393,4 +395,4 @@ def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
     stage.soon(1.0)
     task = stage.task("f", "s3")
     stage.soon()
-    assert letter.taken_by == task.id
+    assert command.taken_by == task.id

@@ -23,7 +23,7 @@ def test_a_master_has_relays_of_all_public_tasks_at_once_if_it_is_to(
     assert set(stage.relays("s1")) == (set(tasks) if eager else set())
     stage.forget()
 
-    letters = [stage.send(a, name, 2, asks=True) for name in tasks]
+    commands = [stage.send(a, name, 2, asks=True) for name in tasks]
     stage.soon()
     for task in tasks.values():
         for message in task.kept:
@@ -32,7 +32,7 @@ def test_a_master_has_relays_of_all_public_tasks_at_once_if_it_is_to(
     stage.soon()
 
     assert stage.types("s1").count("SEARCH") == (0 if eager else len(tasks))
-    for name, sent in zip(tasks, letters, strict=True):
+    for name, sent in zip(tasks, commands, strict=True):
         assert [each.taken_by for each in sent] == [tasks[name].id] * 2
         assert [each.answers for each in sent] == [1, 1]
 
@@ -59,17 +59,17 @@ def test_the_eager_relays_of_a_master_serve_its_own_tasks_only() -> None:
     stage.soon()
     stage.forget()
 
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
 
     assert stage.types("s2", "s1") == ["SEARCH"]
     assert stage.types("s1", "s3") == ["SEARCH"]
     assert stage.links("s2", "s3") == 1
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
     stage.process("s1").frozen = True
-    letters = stage.send(d, "f", 10) + stage.send(f, "d", 10)
+    commands = stage.send(d, "f", 10) + stage.send(f, "d", 10)
     stage.soon()
-    assert [each.taken_by for each in letters] == [f.id] * 10 + [d.id] * 10
+    assert [each.taken_by for each in commands] == [f.id] * 10 + [d.id] * 10
 
 
 @clause("BUS-INIT-13", "BUS-MOVE-7")
@@ -80,14 +80,14 @@ def test_a_master_never_routes_to_a_later_claimant_of_a_name() -> None:
     stage.soon()
 
     stage.task("f", "s2")
-    letters = []
+    commands = []
     for _ in range(20):
-        letters += stage.send(a, "f")
+        commands += stage.send(a, "f")
         found = stage.process("s1").manager.table.find("f")
         assert found is not None
         assert found.id == f.id
         stage.soon(0.001)
     stage.soon()
 
-    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert [each.taken_by for each in commands] == [f.id] * len(commands)
     assert set(stage.relays("s1")) == {"f"}

@@ -35,10 +35,10 @@ def test_a_process_whose_clock_was_set_back_takes_a_greater_epoch(
         sender = stage.task("sender", "s2")
     else:
         reader = stage.task("reader", "s3")
-    letters = stage.send(sender, "reader", 3)
+    commands = stage.send(sender, "reader", 3)
     stage.soon(LOST_S)
 
-    assert [each.taken_by for each in letters] == [reader.entry.id] * 3
+    assert [each.taken_by for each in commands] == [reader.entry.id] * 3
     after = _epochs(stage, name)
     assert min(after) < min(before) <= max(before) < max(after)
     assert len(after) <= 6

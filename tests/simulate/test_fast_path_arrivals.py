@@ -99,7 +99,7 @@ def test_each_message_is_in_the_accounts_at_once() -> None:
         number = question._source.mailbox.number
         count = ahead + 1
         assert counters["next"] == before["next"] + count
-        assert counters["came"].next == before["came"].next + count
+        assert counters["received"].next == before["received"].next + count
         assert counters["relays"][number][0] == before["relays"][number][0] + count
         assert counters["relays"][number][4] == before["relays"][number][4] + count
         assert counters["outbox"] == counters["todo"] == []

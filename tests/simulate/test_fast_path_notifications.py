@@ -56,7 +56,7 @@ def test_each_subscriber_gets_each_once_in_order_whichever_path_it_takes(
     talk.stage.soon()
 
     assert world.went_short
-    assert [talk.heard(number) for number in numbers] == [[1, 1, 1]] * 60
+    assert [talk.received(number) for number in numbers] == [[1, 1, 1]] * 60
     assert not any(gap for each in talk.subscribers for gap in each.gaps)
     world.checks.rest()
 
@@ -79,7 +79,7 @@ def test_a_notification_is_delivered_once_though_its_link_is_lost(
     after = talk.near.notify(talk.notifier)
     talk.stage.soon(5.0)
 
-    assert talk.heard(number) == talk.heard(after) == [1, 1]
+    assert talk.received(number) == talk.received(after) == [1, 1]
     for peer in talk.near.remote.topology.peers.values():
         assert peer.notifications.posted == peer.notifications.taken
         assert not peer.audience.in_transit
@@ -96,7 +96,7 @@ def test_a_notification_is_acknowledged_though_nothing_follows_it() -> None:
     assert talk.to.notifications.posted == posted + 1
     talk.stage.soon(_ACKNOWLEDGED_S + 0.02)  # with the delays of the link
 
-    assert talk.heard(number) == [1]
+    assert talk.received(number) == [1]
     assert (audience.under_way, audience.unacked_bytes) == (0, 0)
     assert not audience.unacked
     assert talk.to.notifications.taken == posted + 1
@@ -260,11 +260,11 @@ def test_a_notification_stays_behind_the_queued_commands_of_its_task(
     if cut:
         talk.stage.cut("s2", "s3")
     talk.stage.soon()
-    assert not talk.heard(number)[0]
+    assert not talk.received(number)[0]
     talk.stage.release(reader)
     talk.stage.soon(5.0)
 
-    assert talk.heard(number) == [1]  # `Counters` has checked the order
+    assert talk.received(number) == [1]  # `Counters` has checked the order
     talk.stage.world.checks.rest()
 
 

@@ -22,13 +22,13 @@ def test_the_fast_path_leaves_the_same_counters_as_rounds() -> None:
     ends = []
     for fast_paths in (0.0, 1.0):
         talk = Dialogue(fast_paths=fast_paths)
-        letters = []
+        commands = []
         for _ in range(40):
-            letters.append(talk.ask())
+            commands.append(talk.ask())
             talk.stage.soon(0.1)
         talk.answer_kept()
         talk.stage.soon()
-        assert [each.answers for each in letters] == [1] * 40
+        assert [each.answers for each in commands] == [1] * 40
         assert bool(talk.stage.world.went_short) is bool(fast_paths)
         ends.append(
             (accounts_of(talk.near, talk.far), accounts_of(talk.far, talk.near))
@@ -43,9 +43,9 @@ def test_the_fast_path_leaves_the_same_counters_as_rounds() -> None:
 def test_each_question_has_one_end_whatever_becomes_of_the_link(seed: int) -> None:
     """Though links are cut, and senders are interrupted on the fast path."""
     talk = Dialogue(fast_paths=0.9, interrupted=0.1)
-    random, letters = Random(seed), []
+    random, commands = Random(seed), []
     for _ in range(60):
-        letters.append(talk.ask())
+        commands.append(talk.ask())
         talk.stage.soon(random.choice((0.0, 0.001, 0.01)))
         if random.random() < 0.05:
             talk.stage.cut("s1", "s2")
@@ -58,7 +58,7 @@ def test_each_question_has_one_end_whatever_becomes_of_the_link(seed: int) -> No
     talk.stage.soon(60.0)
 
     assert talk.stage.world.went_short
-    assert [each.answers for each in letters] == [1] * len(letters)
+    assert [each.answers for each in commands] == [1] * len(commands)
     talk.stage.world.checks.rest()
 
 

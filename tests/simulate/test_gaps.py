@@ -23,10 +23,10 @@ QUEUE = CONFIG.task_fifo_messages
 LENGTH = 3  # of a notification, in bytes
 
 
-def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
+def received(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
     """Return the positions, from 1, of the notifications that a task received."""
     sent = stage.world.counters.notifications[notifier.id]
-    counters = stage.world.counters.heard
+    counters = stage.world.counters.received
     return [
         at for at, each in enumerate(sent, start=1) if (each, hearer.id) in counters
     ]
@@ -81,7 +81,7 @@ def test_the_next_notification_reports_drops_since_the_loss_of_the_link(
     count, sent = QUEUE + 31, CONFIG.window  # sent on the link before its loss is known
     missing = 30 - sent
     for each in hearers:
-        assert heard(stage, each, notifier) == [
+        assert received(stage, each, notifier) == [
             *range(1, sent + 2),
             *range(32, count + 1),
         ]
@@ -110,7 +110,7 @@ def test_notifications_queued_for_a_process_are_bounded_in_bytes_too(
 
     sent, fit = CONFIG.window, bound // LENGTH
     missing = QUEUE - sent - fit
-    assert heard(stage, hearer, notifier) == [
+    assert received(stage, hearer, notifier) == [
         *range(1, sent + 1),
         *range(QUEUE - fit + 1, QUEUE + 1),
     ]
@@ -189,7 +189,7 @@ def test_a_gap_is_reported_once_however_often_the_link_is_lost(
     assert cuts
 
     sent = CONFIG.window
-    assert heard(stage, hearer, notifier) == [
+    assert received(stage, hearer, notifier) == [
         *range(1, sent + 1),
         *range(8, QUEUE + 8),
     ]
@@ -222,7 +222,7 @@ def test_no_gap_counts_what_was_sent_between_two_subscriptions(
     notifies(notifier, 1)
     stage.soon()
 
-    assert heard(stage, second, notifier) == [1, 3]
+    assert received(stage, second, notifier) == [1, 3]
     assert second.gaps == [0, 0]
 
 
@@ -242,7 +242,7 @@ def test_nothing_is_kept_of_a_notifier_that_has_left(
     notifies(other, QUEUE)
     stage.soon(3.0)
 
-    assert heard(stage, hearer, other) == [*range(1, QUEUE + 1)]
+    assert received(stage, hearer, other) == [*range(1, QUEUE + 1)]
     assert set(hearer.gaps) == {0}
     (peer,) = [
         each

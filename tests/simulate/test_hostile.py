@@ -104,9 +104,9 @@ def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> N
         me.do(_quiet(me.remote.flush(stage.world.now)))
         stage.world.checks.step(me)
 
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
 
 def _quiet(actions: list[Action]) -> list[Action]:

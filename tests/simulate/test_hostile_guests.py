@@ -82,14 +82,14 @@ def test_a_guest_that_gives_one_registration_two_names_ends_no_task(host: str) -
     )
     stage.soon()
 
-    (letter,) = stage.send(guest, "open")
+    (command,) = stage.send(guest, "open")
     stage.soon()
-    assert letter.taken_by == other.id
+    assert command.taken_by == other.id
 
 
 @clause("BUS-SEC-1", "BUS-SEC-7")
 @pytest.mark.parametrize(
-    ("heard", "process", "name", "addresses"),
+    ("received", "process", "name", "addresses"),
     [
         ("**", GUEST, "guest/a", ()),  # no address to dial
         ("anything", GUEST, "guest/a", ("m1/s3",)),  # does not match the subscription
@@ -97,13 +97,13 @@ def test_a_guest_that_gives_one_registration_two_names_ends_no_task(host: str) -
     ],
 )
 def test_an_answer_that_a_guest_makes_up_costs_it_its_link(
-    heard: str, process: str, name: str, addresses: tuple[str, ...]
+    received: str, process: str, name: str, addresses: tuple[str, ...]
 ) -> None:
     """No other process is affected."""
     stage = stage_of()
     real = stage.task("anything", "s2")
     hearer = stage.task("d", "s4")
-    hearer.process.subscribe(hearer, heard)
+    hearer.process.subscribe(hearer, received)
     stage.soon()
     (asked,) = [
         each for each in stage.frames("s1", GUEST) if isinstance(each, Subscribe)
@@ -115,9 +115,9 @@ def test_an_answer_that_a_guest_makes_up_costs_it_its_link(
     tell(stage, "s1", AddRelay(task=about, search=asked.id, addresses=addresses))
     stage.soon()
 
-    (letter,) = stage.send(hearer, "anything")
+    (command,) = stage.send(hearer, "anything")
     stage.soon()
-    assert letter.taken_by == real.id
+    assert command.taken_by == real.id
     assert (stage.links("s4", "s1"), before) == (1, (1, 1))
     assert "ERROR" in stage.types("s1", GUEST)
     assert "ERROR" not in stage.types("s4")
@@ -142,9 +142,9 @@ def test_a_searching_guest_cannot_claim_the_name_of_another_task(
     stage.send(guest, "open")
     stage.soon()
 
-    letters = stage.send(caller, "secret", 2)
+    commands = stage.send(caller, "secret", 2)
     stage.soon()
-    assert [each.taken_by for each in letters] == [real.id] * 2
+    assert [each.taken_by for each in commands] == [real.id] * 2
 
 
 @clause("BUS-SEC-1")
@@ -267,14 +267,14 @@ def test_an_impostor_of_an_unmet_process_receives_no_commands(
         stage.world, "m1", "s2", master=False, life=real.process.life + later
     )
     rogue.guest = True
-    letters = stage.send(caller, "secret", int(known))
+    commands = stage.send(caller, "secret", int(known))
     while known and ("m1", "s2") not in caller.process.remote.topology.peers:
         stage.soon(0.0001)
 
     stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")
     stage.soon()
     rogue.frozen = True  # it takes no message from now on
-    letters += stage.send(caller, "secret", 2)
+    commands += stage.send(caller, "secret", 2)
     stage.soon(3.0)
 
-    assert [each.taken_by for each in letters] == [real.id] * len(letters)
+    assert [each.taken_by for each in commands] == [real.id] * len(commands)

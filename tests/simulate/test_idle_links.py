@@ -26,9 +26,9 @@ def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
     assert stage.links("s1", "s2") == stage.links("s1", "s3") == 1
     assert stage.relays("s3") == {}
     again = stage.task("f", "s3")
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
-    assert letter.taken_by == again.id
+    assert command.taken_by == again.id
 
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
@@ -49,9 +49,9 @@ def test_a_link_is_closed_when_its_users_at_one_end_have_left() -> None:
     assert stage.links("s2", "s3") == 0
     assert stage.relays("s2") == stage.relays("s3") == {}
     again = stage.task("d", "s2")
-    letters = stage.send(again, "f") + stage.send(f, "d")
+    commands = stage.send(again, "f") + stage.send(f, "d")
     stage.soon()
-    assert [each.taken_by for each in letters] == [f.id, again.id]
+    assert [each.taken_by for each in commands] == [f.id, again.id]
 
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
@@ -62,7 +62,7 @@ def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
     stage.send(d, "f")
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * CONFIG.window, asks=True)
+    commands = stage.send(d, "f", 2 * CONFIG.window, asks=True)
     d.process.deregister(d)
     stage.soon(3 * constants.LINK_LINGER_S)
     assert stage.links("s2", "s3") == 1
@@ -71,11 +71,11 @@ def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
     stage.release(f)
     stage.soon(3 * constants.LINK_LINGER_S)
 
-    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert [each.taken_by for each in commands] == [f.id] * len(commands)
     assert stage.links("s2", "s3") == 0
     for message in f.kept:
         f.process.answer(message)
-    assert [each.answers for each in letters] == [0] * len(letters)
+    assert [each.answers for each in commands] == [0] * len(commands)
 
 
 @clause("BUS-DEREG-5")
@@ -93,9 +93,9 @@ def test_a_process_that_needs_a_link_refuses_to_close_it() -> None:
     assert "BYE" in stage.types("s3", "s2")
 
     assert stage.links("s2", "s3") == 1
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")

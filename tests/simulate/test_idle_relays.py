@@ -37,11 +37,11 @@ def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
     assert stage.links("s2", "s3") == 1
     assert set(stage.relays("s2")) == {"g"}  # g has sent to the new d
     assert set(stage.relays("s3")) == {"d"}
-    letters = stage.send(f, "d")  # d is not known in that process
+    commands = stage.send(f, "d")  # d is not known in that process
     stage.soon()
-    letters += stage.send(again, "f")
+    commands += stage.send(again, "f")
     stage.soon()
-    assert [each.taken_by for each in letters] == [again.id, f.id]
+    assert [each.taken_by for each in commands] == [again.id, f.id]
 
 
 @clause("BUS-DEREG-13", "BUS-DEREG-5")
@@ -121,7 +121,7 @@ def test_the_relay_of_a_notifier_is_released_with_its_last_subscription() -> Non
     stage.soon()
     number = notifier.process.notify(notifier)
     stage.soon()
-    assert (number, hearer.id) in stage.world.counters.heard
+    assert (number, hearer.id) in stage.world.counters.received
 
 
 @pytest.mark.deep
@@ -141,12 +141,12 @@ def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
             stage.soon(0.001)
         stage.soon(0.001 * delay)
 
-        letters = stage.send(again, "f") + stage.send(f, "d", 3)
+        commands = stage.send(again, "f") + stage.send(f, "d", 3)
         stage.soon(0.001)
-        letters += stage.send(f, "d", 3) + stage.send(again, "f")
+        commands += stage.send(f, "d", 3) + stage.send(again, "f")
         stage.soon()
 
-        takers = [each.taken_by for each in letters]
+        takers = [each.taken_by for each in commands]
         assert takers == [f.id] + [again.id] * 6 + [f.id], delay
         stage.soon(10.0)
         stage.world.checks.rest()
@@ -168,9 +168,9 @@ def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
         stage.soon()
         y.process.deregister(y)
         stage.soon(constants.LINK_LINGER_S - 0.015 + 0.001 * delay)
-        letters = stage.send(a, "x", 3)
+        commands = stage.send(a, "x", 3)
         stage.soon()
-        assert all(each.taken_by is not None for each in letters), delay
+        assert all(each.taken_by is not None for each in commands), delay
 
 
 def used_link() -> Stage:
@@ -195,7 +195,7 @@ def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) ->
     g.process.deregister(g)
     stage.forget()
     stage.soon(constants.LINK_LINGER_S + 0.002 - early_ms / 1000)
-    (letter,) = stage.send(x, "f")
+    (command,) = stage.send(x, "f")
     while "SEARCH" not in stage.types("s2"):
         stage.soon(0.0002)
 
@@ -208,7 +208,7 @@ def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) ->
     x.process.thaw()
     stage.soon(3.0)
 
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
 
 @clause("BUS-DEREG-13")
@@ -283,9 +283,9 @@ def test_a_message_that_crosses_the_release_of_its_relay_is_delivered() -> None:
         stage.forget()
         stage.soon(constants.LINK_LINGER_S - 0.02 + 0.001 * delay)
 
-        (letter,) = stage.send(f, "e")
+        (command,) = stage.send(f, "e")
         stage.soon(2.0)
 
-        assert letter.taken_by == other.id
+        assert command.taken_by == other.id
         assert stage.process("s2").remote.inbound_messages.strays == 0
         assert "f" in stage.relays("s2")

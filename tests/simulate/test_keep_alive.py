@@ -17,9 +17,9 @@ def stage_of(*, machines: int = 1, slaves: int = 1) -> Stage:
 
 def complaints(stage: Stage, process: str, machine: str = "m1") -> list[str]:
     """Return a list that receives the complaints of a process from now on."""
-    told: list[str] = []
-    stage.process(process, machine).remote.topology.complain = told.append  # type: ignore[misc]
-    return told
+    reported: list[str] = []
+    stage.process(process, machine).remote.topology.complain = reported.append  # type: ignore[misc]
+    return reported
 
 
 @clause("OPEN-2")
@@ -56,39 +56,39 @@ def test_an_unresponsive_slave_is_reported_once_and_kept() -> None:
     a, b = stage.task("a", "s1"), stage.task("b", "s2")
     stage.send(a, "b")
     stage.soon()
-    told = complaints(stage, "s1")
+    reported = complaints(stage, "s1")
     slave = stage.process("s2")
     slave.frozen = True
     stage.soon(LEASE_S - 2 * KEEP_ALIVE_S)
-    assert told == []
+    assert reported == []
 
     stage.soon(4 * LEASE_S)
 
-    assert told == ["process m1/s2 has not responded for 10 s"]
+    assert reported == ["process m1/s2 has not responded for 10 s"]
     (peer,) = stage.process("s1").remote.topology.peers.values()
     assert [each.unresponsive for each in (peer,)] == [True]
-    (letter,) = stage.send(a, "b")
+    (command,) = stage.send(a, "b")
     stage.soon()
-    assert letter.told is None  # still queued: a process in a debugger is not dead
+    assert command.reported is None  # still queued: a process in a debugger is not dead
 
     slave.thaw()
     stage.soon()
 
-    assert told[1:] == ["process m1/s2 responds again"]
+    assert reported[1:] == ["process m1/s2 responds again"]
     assert not peer.unresponsive
-    assert letter.taken_by == b.id
+    assert command.taken_by == b.id
 
 
 @clause("OPEN-2")
 def test_an_unresponsive_process_on_another_machine_loses_its_link() -> None:
     stage = stage_of(machines=2, slaves=0)
-    told = complaints(stage, "s1", "m1")
+    reported = complaints(stage, "s1", "m1")
     far = stage.process("s1", "m2")
     far.frozen = True
 
     stage.soon(LEASE_S + 2 * KEEP_ALIVE_S)
 
-    assert told[0] == "process m2/s1 has not responded for 10 s"
+    assert reported[0] == "process m2/s1 has not responded for 10 s"
     near = stage.process("s1", "m1").remote.topology
     assert not any(peer.session.ready for peer in near.peers.values())
 
@@ -103,7 +103,7 @@ def test_a_pause_of_this_process_does_not_count_as_silence_of_its_peers() -> Non
     """The peer pauses right after it, and has answered nothing meanwhile."""
     stage = stage_of(machines=2, slaves=0)
     near, far = (stage.process("s1", machine) for machine in ("m1", "m2"))
-    told = complaints(stage, "s1", "m1")
+    reported = complaints(stage, "s1", "m1")
     stage.soon(2 * KEEP_ALIVE_S)
     near.frozen = True
     stage.soon(LEASE_S - KEEP_ALIVE_S)
@@ -111,7 +111,7 @@ def test_a_pause_of_this_process_does_not_count_as_silence_of_its_peers() -> Non
 
     near.thaw()
     stage.soon(LEASE_S - 2 * KEEP_ALIVE_S)
-    assert told == []
+    assert reported == []
 
     stage.soon(3 * KEEP_ALIVE_S)  # a pause is counted once, so this silence is noticed
-    assert told[:1] == ["process m2/s1 has not responded for 10 s"]
+    assert reported[:1] == ["process m2/s1 has not responded for 10 s"]

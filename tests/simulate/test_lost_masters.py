@@ -18,7 +18,7 @@ from bus.core.wire.task_frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
-from tests.simulate.test_gaps import heard, notify
+from tests.simulate.test_gaps import notify, received
 
 if TYPE_CHECKING:
     from tests.simulate.task import Asked, SimTask
@@ -74,7 +74,7 @@ def test_a_subscription_outlives_the_master_that_passed_it_on(
         stage.soon(0.05)
     stage.soon()
 
-    assert heard(stage, hearer, news) == [*range(1, 61)]
+    assert received(stage, hearer, news) == [*range(1, 61)]
     assert set(hearer.gaps) == {0}
 
 
@@ -96,7 +96,7 @@ def test_a_subscription_covers_a_task_registered_after_the_master_is_lost(
     notify(first, 1)
     notify(second, 1)
     stage.soon()
-    assert heard(stage, hearer, first) == heard(stage, hearer, second) == [1]
+    assert received(stage, hearer, first) == received(stage, hearer, second) == [1]
 
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
@@ -385,8 +385,10 @@ def test_news_of_a_departure_still_come_from_the_master() -> None:
     stage.forget()
     target.process.deregister(target)
     stage.soon()
-    told = [each for each in stage.frames("s1", "s2") if isinstance(each, Eliminate)]
-    assert len(told) == 1
+    reported = [
+        each for each in stage.frames("s1", "s2") if isinstance(each, Eliminate)
+    ]
+    assert len(reported) == 1
     assert seen(task, watch) == set()
 
 

@@ -47,9 +47,9 @@ def test_a_slave_without_a_master_works_and_joins_when_there_is_one() -> None:
     stage.process("s1").die()
     stage.soon(2.0)
     e, f = stage.task("e", "s2"), stage.task("f", "s2")
-    (letter,) = stage.send(e, "f")
+    (command,) = stage.send(e, "f")
     stage.soon()
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
     master = stage.world.start("m1", "s1", master=True)
     stage.soon(0.002)
@@ -85,13 +85,13 @@ def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
     stage.process("s2").do(
         stage.process("s2").remote.on_malformed(link, error, stage.world.now)
     )
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     stage.soon()
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
     z = stage.task("z", "s3")
-    (letter,) = stage.send(d, "z")
+    (command,) = stage.send(d, "z")
     stage.soon()
-    assert letter.taken_by == z.id
+    assert command.taken_by == z.id
 
 
 @clause("BUS-WIRE-4")
@@ -232,10 +232,10 @@ def test_linked_processes_need_no_master() -> None:
     stage.soon()
     stage.process("s1").frozen = True
 
-    letters = stage.send(d, "f", 50) + stage.send(f, "d", 50)
+    commands = stage.send(d, "f", 50) + stage.send(f, "d", 50)
     stage.soon(2.0)
 
-    assert [each.taken_by for each in letters] == [f.id] * 50 + [d.id] * 50
+    assert [each.taken_by for each in commands] == [f.id] * 50 + [d.id] * 50
 
 
 @clause("BUS-SEC-7")
@@ -264,6 +264,6 @@ def test_a_process_speaks_for_its_own_tasks_only() -> None:
         "f": ("m1", "s3")
     }
     sender = stage.task("d", "s2")
-    (letter,) = stage.send(sender, "f")
+    (command,) = stage.send(sender, "f")
     stage.soon()
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id

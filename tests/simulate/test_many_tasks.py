@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bus.core.peer.relay import Relay
 from specs.clauses import clause
 from tests.simulate.stage import Stage
-from tests.simulate.test_gaps import heard, notify
+from tests.simulate.test_gaps import notify, received
 
 if TYPE_CHECKING:
     import pytest
@@ -40,5 +40,5 @@ def test_a_deadline_looks_at_no_idle_relay(
     hearer.process.command(hearer, "t/1", timeout=0.1)
     stage.soon()
 
-    assert heard(stage, hearer, news[0]) == [1, 2, 3]
+    assert received(stage, hearer, news[0]) == [1, 2, 3]
     assert len({*seen}) == 1

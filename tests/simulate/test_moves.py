@@ -10,7 +10,7 @@ from bus.core.wire import Eliminate, Error, Reason
 from bus.errors import MovedError, UnresolvedError
 from bus.registration import RegistrationId
 from specs.clauses import clause
-from tests.simulate.stage import SOON_S, Stage, told
+from tests.simulate.stage import SOON_S, Stage, errors_of
 
 if TYPE_CHECKING:
     from bus.core.local.actions import Action
@@ -41,7 +41,7 @@ def test_each_sender_with_the_former_address_is_told_the_new_one(
     f = stage.task("f", holder)
     stage.soon()
     stage.hold(f)
-    letters = [
+    commands = [
         stage.send(each, HERE if each.process.key[0] != "m1" else "f", 2)
         for each in senders
     ]
@@ -55,9 +55,9 @@ def test_each_sender_with_the_former_address_is_told_the_new_one(
     ]
     stage.soon()
 
-    assert [told(each) for each in letters] == [[MovedError] * 2] * 5
-    assert [told(each) for each in later] == [[MovedError]] * 5
-    errors = {str(each.told) for some in letters for each in some}
+    assert [errors_of(each) for each in commands] == [[MovedError] * 2] * 5
+    assert [errors_of(each) for each in later] == [[MovedError]] * 5
+    errors = {str(each.reported) for some in commands for each in some}
     assert all(repr(NEW) in each for each in errors)
 
 
@@ -96,9 +96,9 @@ def test_a_search_that_came_before_the_news_of_the_move_is_answered_too(
     stage = Stage(machines=2)
     machine, process = sender.split("/")
     d = stage.task("d", process, machine)
-    letters = stage.send(d, HERE if machine == "m2" else "f")
+    commands = stage.send(d, HERE if machine == "m2" else "f")
     stage.soon()
-    assert told(letters) == [None]
+    assert errors_of(commands) == [None]
     master = stage.process("s1")
     former = RegistrationId("m1", "s3", 1)
     departure = Eliminate(id=former, name="f", moved_to=NEW)
@@ -110,7 +110,7 @@ def test_a_search_that_came_before_the_news_of_the_move_is_answered_too(
     master.event(moved)
     stage.soon()
 
-    assert told(letters) == [MovedError]
+    assert errors_of(commands) == [MovedError]
 
 
 @clause("BUS-MOVE-9")
@@ -123,10 +123,10 @@ def test_a_name_that_is_registered_again_is_found_where_it_is() -> None:
     g = stage.task("f", "s2")
     stage.soon()
 
-    [letter] = stage.send(d, HERE)
+    [command] = stage.send(d, HERE)
     stage.soon()
 
-    assert letter.taken_by == g.id
+    assert command.taken_by == g.id
 
 
 @clause("BUS-MOVE-9", "BUS-ENT-17")
@@ -139,10 +139,10 @@ def test_the_new_address_is_told_for_a_limited_time() -> None:
     stage.soon(RESOLVE_S + SOON_S)
     master = stage.process("s1")
 
-    letters = stage.send(d, HERE)
+    commands = stage.send(d, HERE)
     stage.soon(RESOLVE_S + SOON_S)
 
-    assert told(letters) == [UnresolvedError]
+    assert errors_of(commands) == [UnresolvedError]
     assert master.new_addresses.by_name == {}
 
 
@@ -165,11 +165,11 @@ def test_a_process_tells_of_its_own_tasks_only_where_they_go_on(held: bool) -> N
 
     thief.event(steal)
     stage.soon()
-    [letter] = stage.send(d, HERE)
+    [command] = stage.send(d, HERE)
     stage.soon()
 
-    assert letter.taken_by == (None if f is None else f.id)
-    assert letter.told is None
+    assert command.taken_by == (None if f is None else f.id)
+    assert command.reported is None
 
 
 @clause("BUS-WIRE-4", "BUS-MOVE-9")

@@ -30,8 +30,8 @@ def test_a_notification_crosses_each_link_once() -> None:
 
     assert stage.types("s2", "s3").count("MSG") == 1
     assert stage.types("s2", "s1").count("MSG") == 1
-    heard = stage.world.counters.heard
-    assert heard == {(number, hearer.id): 1 for hearer in hearers}
+    received = stage.world.counters.received
+    assert received == {(number, hearer.id): 1 for hearer in hearers}
 
 
 @clause("BUS-RELAY-8", "AMO-26", "AMO-27")
@@ -49,8 +49,8 @@ def test_one_subscription_covers_all_later_notifiers() -> None:
             stage.soon()
             number = task.process.notify(task)
             stage.soon()
-            heard = (number, hearer.id) in stage.world.counters.heard
-            assert heard == (name != "other")
+            received = (number, hearer.id) in stage.world.counters.received
+            assert received == (name != "other")
             task.process.deregister(task)
             stage.soon()
 
@@ -78,7 +78,7 @@ def test_a_subscription_survives_the_loss_and_return_of_a_process() -> None:
     number = notifier.process.notify(notifier)
     stage.soon()
 
-    assert (number, hearer.id) in stage.world.counters.heard
+    assert (number, hearer.id) in stage.world.counters.received
 
 
 @pytest.mark.deep
@@ -107,7 +107,7 @@ def test_a_notifier_that_registers_as_a_link_closes_reaches_its_subscriber(
         assert stage.links("s2", "s3") == 1
         number = notifier.process.notify(notifier)
         stage.soon()
-        assert (number, hearer.id) in stage.world.counters.heard, delay
+        assert (number, hearer.id) in stage.world.counters.received, delay
 
 
 @clause("BUS-RELAY-8", "BUS-RELAY-10")
@@ -131,7 +131,7 @@ def test_a_notifier_abandoned_during_a_pause_reaches_its_subscriber_again(
     number = notifier.process.notify(notifier)
     stage.soon()
 
-    assert (number, hearer.id) in stage.world.counters.heard
+    assert (number, hearer.id) in stage.world.counters.received
 
 
 @clause("BUS-RELAY-8")

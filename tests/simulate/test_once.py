@@ -41,23 +41,23 @@ def test_tasks_see_no_message_that_came_again(times: int) -> None:
 
     network.send = again  # type: ignore[method-assign]  # repeats each batch
 
-    letters = []
+    commands = []
     for _ in range(3):
-        letters += stage.send(d, "f", CONFIG.window, asks=True)
-        letters += stage.send(e, "g", CONFIG.window)
+        commands += stage.send(d, "f", CONFIG.window, asks=True)
+        commands += stage.send(e, "g", CONFIG.window)
         number = d.process.notify(d)
         stage.soon()
 
-    assert [each.taken_by for each in letters] == [
+    assert [each.taken_by for each in commands] == [
         *([f.id] * CONFIG.window + [g.id] * CONFIG.window) * 3
     ]
-    heard = stage.world.counters.heard
-    assert heard[number, f.id] == heard[number, g.id] == 1
+    received = stage.world.counters.received
+    assert received[number, f.id] == received[number, g.id] == 1
     for message in f.kept:
         f.process.answer(message)
     f.process.settle()
     stage.soon()
-    assert {each.answers for each in letters if each.asks} == {1}
+    assert {each.answers for each in commands if each.asks} == {1}
 
 
 @clause("AMO-28")
@@ -106,7 +106,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
 
     number = notifier.process.notify(notifier)
     stage.soon()
-    assert stage.world.counters.heard == {(number, hearer.id): 1}
+    assert stage.world.counters.received == {(number, hearer.id): 1}
     assert stage.types("s3").count("MSG") == 1
 
     hearer.process.unsubscribe(hearer)
@@ -132,5 +132,5 @@ def test_notifications_after_an_answered_subscription_are_delivered() -> None:
         stage.soon(0.0005)
     stage.soon()
 
-    heard = [number for number, _ in stage.world.counters.heard]
-    assert heard[-len(numbers) :] == numbers
+    received = [number for number, _ in stage.world.counters.received]
+    assert received[-len(numbers) :] == numbers

@@ -6,7 +6,7 @@ import pytest
 
 from bus.message import Incoming, Kind
 from specs.clauses import clause
-from tests.simulate.counters import Letter
+from tests.simulate.counters import Command
 from tests.simulate.process import CONFIG, SimTask
 from tests.simulate.stage import Stage
 
@@ -23,7 +23,7 @@ def pair(stage: Stage) -> tuple[SimTask, SimTask]:
 
 def hears(stage: Stage, hearer: SimTask, number: int) -> bool:
     """Whether a task has received a notification."""
-    return (number, hearer.id) in stage.world.counters.heard
+    return (number, hearer.id) in stage.world.counters.received
 
 
 @clause("BUS-MSG-15")
@@ -35,9 +35,9 @@ def test_a_notification_waits_for_commands_that_were_sent_before_it() -> None:
     stage.send(d, "g")
     stage.soon()
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * CONFIG.window)
+    commands = stage.send(d, "f", 2 * CONFIG.window)
     number = d.process.notify(d)
-    letters += stage.send(d, "f") + stage.send(d, "g")
+    commands += stage.send(d, "f") + stage.send(d, "g")
     stage.soon()
     assert len(f.items) == CONFIG.window
 
@@ -45,7 +45,7 @@ def test_a_notification_waits_for_commands_that_were_sent_before_it() -> None:
     stage.soon()
 
     assert hears(stage, f, number)
-    taken = [each.taken_by for each in letters]
+    taken = [each.taken_by for each in commands]
     assert taken == [f.id] * (2 * CONFIG.window + 1) + [g.id]
 
 
@@ -59,14 +59,14 @@ def test_a_command_waits_for_a_notification_that_was_sent_before_it() -> None:
     stage.soon(0.2)
 
     first = d.process.notify(d)
-    (letter,) = stage.send(d, "f")
+    (command,) = stage.send(d, "f")
     second = d.process.notify(d)
     f.process.thaw()
     stage.soon()
 
     assert hears(stage, f, first)
     assert hears(stage, f, second)
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
 
 @clause("BUS-MSG-15", "BUS-RELAY-11")
@@ -126,7 +126,7 @@ def test_parked_messages_are_sent_before_a_later_notification() -> None:
     d, f = pair(stage)
     relay = stage.relays("s2")["f"]
     relay.opened = False
-    early = Letter(stage.world.number(), d.id, d.process.life, "f", asks=False)
+    early = Command(stage.world.number(), d.id, d.process.life, "f", asks=False)
     stage.world.counters.sent(early)
     (late,) = stage.send(d, "f")
     number = d.process.notify(d)

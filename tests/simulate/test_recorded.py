@@ -45,12 +45,12 @@ def again(seed: int, machines: int) -> str | None:
 @pytest.mark.deep
 def test_recorded_runs_keep_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with losses; all runs together contain every kind of record."""
-    told = Counter[int]()
+    reported = Counter[int]()
     profiles = set[str]()
     rest = Recorded.rest
 
     def counted(self: Recorded) -> None:
-        told.update(record.kind for record in self.records())
+        reported.update(record.kind for record in self.records())
         rest(self)
 
     def planned(world: World, profile: str) -> Plan:
@@ -64,7 +64,7 @@ def test_recorded_runs_keep_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert wrong == {}
     assert profiles == set(PROFILES)
-    assert set(BusOperation) - set(told) == UNTOLD
+    assert set(BusOperation) - set(reported) == UNTOLD
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -74,11 +74,11 @@ def nothing(*_: object, **__: object) -> None:
 def twice(tell: Callable[[Trace], None]) -> Callable[[Trace], None]:
     """Record the step twice."""
 
-    def told(self: Trace) -> None:
+    def reported(self: Trace) -> None:
         tell(self)
         tell(self)
 
-    return told
+    return reported
 
 
 def falling(self: Trace) -> None:
@@ -136,9 +136,9 @@ def test_a_recorded_run_that_fails_is_recorded_again(
 
     assert main(options) == 1
 
-    told = capsys.readouterr().out
-    assert "accepted, not delivered" in told
-    assert " --recorded\n" in told
+    output = capsys.readouterr().out
+    assert "accepted, not delivered" in output
+    assert " --recorded\n" in output
 
 
 # Losses that are rare in runs. No process dies here: a death would explain them all.
@@ -250,8 +250,8 @@ def test_a_loss_is_recorded(
     reason: BusReason,
 ) -> None:
     """Without its record, the loss would be detected."""
-    told = {(record.kind, record.reason) for record in records(loss())}
-    assert (operation, reason) in told
+    reported = {(record.kind, record.reason) for record in records(loss())}
+    assert (operation, reason) in reported
 
     monkeypatch.setattr(Trace, name, nothing)
     with pytest.raises(BrokenPromiseError, match=r"B[23]: "):
@@ -269,19 +269,21 @@ def test_a_read_without_a_record_is_detected(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(SimTask, "put", untold)
 
-    with pytest.raises(BrokenPromiseError, match="notification: 6 are read, 0 told of"):
+    with pytest.raises(
+        BrokenPromiseError, match="notification: 6 are read, 0 reported"
+    ):
         records(too_many_notifications())
 
 
 def test_two_that_go_on_after_one_gave_up_the_other_both_tell_it() -> None:
     """The other one learns it from the next link."""
     stage = given_up()
-    told = records(stage)
+    reported = records(stage)
 
     up, down = BusOperation.LINK_UP, BusOperation.LINK_DOWN
     for name in ("s2", "s3"):
         life = stage.process(name).life
-        about = [each.kind for each in told if each.mid == life]
+        about = [each.kind for each in reported if each.mid == life]
         # The first LINK_UP is recorded by the master, which notices no loss.
         assert [each for each in about if each in {up, down}] == [up, up, down, up]
 

@@ -12,7 +12,7 @@ from bus.core.wire import Ack, AddRelay, Batch, Characteristics
 from bus.errors import BusFullError, UnresolvedError
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
-from tests.simulate.stage import Stage, told
+from tests.simulate.stage import Stage, errors_of
 
 if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
@@ -48,9 +48,9 @@ def test_a_relay_is_made_once_for_a_registration() -> None:
 
     there.deregister(there.tasks["f"])
     again = stage.task("f", "s3")
-    (letter,) = stage.send(here.tasks["d"], "f")
+    (command,) = stage.send(here.tasks["d"], "f")
     stage.soon()
-    assert letter.taken_by == again.id
+    assert command.taken_by == again.id
     assert stage.relays("s2")["f"] is not relay
     assert stage.relays("s2")["f"].entry.id == again.id
 
@@ -62,8 +62,8 @@ def test_a_task_that_left_keeps_one_relay_for_all_its_queued_messages() -> None:
     pair(stage)
     d, f = stage.process("s2").tasks["d"], stage.process("s3").tasks["f"]
     stage.hold(f)
-    letters = stage.send(d, "f", 2 * CONFIG.window)
-    letters += stage.send(stage.task("x", "s2"), "y") + stage.send(d, "y", 2)
+    commands = stage.send(d, "f", 2 * CONFIG.window)
+    commands += stage.send(stage.task("x", "s2"), "y") + stage.send(d, "y", 2)
     stage.soon()
 
     d.process.deregister(d)
@@ -76,7 +76,7 @@ def test_a_task_that_left_keeps_one_relay_for_all_its_queued_messages() -> None:
 
     stage.release(f)
     stage.soon()
-    taken = [each.taken_by for each in letters]
+    taken = [each.taken_by for each in commands]
     assert taken == [f.id] * 2 * CONFIG.window + [y.id] * 3
 
 
@@ -92,15 +92,15 @@ def test_a_private_task_gets_answers_and_nothing_else() -> None:
     for message in e.kept:
         e.process.answer(message)
     e.process.settle()
-    letters = [
+    commands = [
         stage.send(stage.task(f"d/{each}", each), "p")[0] for each in ("s1", "s2")
     ]
-    letters += stage.send(e, "p")
+    commands += stage.send(e, "p")
     stage.soon(6.0)
 
     assert question.answers == 1
     assert stage.relays("s3")["p"].state is RelayState.UNNAMED
-    assert told(letters) == [UnresolvedError] * 3
+    assert errors_of(commands) == [UnresolvedError] * 3
 
 
 @clause("BUS-MSG-1", "BUS-CHAN-6")
@@ -159,7 +159,7 @@ def test_a_sender_is_announced_though_others_send_to_more_relays(seed: int) -> N
     sent = stage.send(a, "f") + stage.send(b, "f") + stage.send(a, "g")
     stage.soon()
 
-    assert all(letter.taken_by is not None for letter in sent)
+    assert all(command.taken_by is not None for command in sent)
     counters = stage.process("s2").remote.topology.counters
     assert (counters.posted, counters.taken) == (3, 3)
 
@@ -175,11 +175,11 @@ def test_messages_for_several_tasks_that_arrive_together_reach_each_task() -> No
     stage.hold(f)
     stage.hold(g)
 
-    letters = [(to, stage.send(d, to)) for to in ("f", "g", "f", "f", "g")]
+    commands = [(to, stage.send(d, to)) for to in ("f", "g", "f", "f", "g")]
     stage.soon()
 
     for task in (f, g):
-        sent = [letter.number for to, [letter] in letters if to == task.name]
+        sent = [command.number for to, [command] in commands if to == task.name]
         assert [each.payload for each in task.items] == sent
 
 
@@ -192,7 +192,7 @@ def test_unread_messages_fill_the_window_and_no_more() -> None:
     stage.hold(f)
     stage.soon()
 
-    letters = stage.send(d, "f", 3 * CONFIG.window)
+    commands = stage.send(d, "f", 3 * CONFIG.window)
     stage.soon()
     relay = stage.relays("s2")["f"]
     assert len(relay.unacked) == CONFIG.window
@@ -204,7 +204,7 @@ def test_unread_messages_fill_the_window_and_no_more() -> None:
 
     stage.release(f)
     stage.soon()
-    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert [each.taken_by for each in commands] == [f.id] * len(commands)
     assert not relay.unacked
 
 
@@ -233,18 +233,18 @@ def test_a_link_that_is_lost_loses_nothing(seed: int) -> None:
     """Both processes live: traffic resumes on the next link, in order and once."""
     stage = Stage(seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
-    letters = stage.send(d, "f")
+    commands = stage.send(d, "f")
     stage.soon()
     for round_ in range(4):
-        letters += stage.send(d, "f", 5) + stage.send(f, "d", 2)
+        commands += stage.send(d, "f", 5) + stage.send(f, "d", 2)
         stage.soon(0.004 * round_)
         stage.cut("s2", "s3")
         stage.soon(0.12)
 
     stage.soon()
 
-    assert all(letter.taken_by for letter in letters)
-    assert told(letters) == [None] * len(letters)
+    assert all(command.taken_by for command in commands)
+    assert errors_of(commands) == [None] * len(commands)
     assert stage.links("s2", "s3") == 1
 
 
@@ -271,11 +271,11 @@ def test_a_task_that_needed_no_search_is_announced_before_its_first_message() ->
     stage.soon()
     stage.forget()
 
-    (letter,) = stage.send(other, "f", asks=True)
+    (command,) = stage.send(other, "f", asks=True)
     stage.soon()
 
     assert stage.types("s2", "s3")[:2] == ["ADD_RELAY", "MSG"]
-    assert letter.taken_by is not None
+    assert command.taken_by is not None
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-2")
@@ -288,13 +288,13 @@ def test_messages_queued_in_a_relay_are_bounded() -> None:
     stage.soon()
 
     fits = CONFIG.window - 1 + CONFIG.task_fifo_messages
-    letters = stage.send(d, "f", fits + 2)
+    commands = stage.send(d, "f", fits + 2)
     stage.soon()
-    assert told(letters) == [None] * fits + [BusFullError] * 2
+    assert errors_of(commands) == [None] * fits + [BusFullError] * 2
 
     stage.release(f)
     stage.soon(2.0)
-    assert all(each.taken_by == f.id for each in letters[:fits])
+    assert all(each.taken_by == f.id for each in commands[:fits])
 
 
 def kept(relay: Relay) -> int:
@@ -315,9 +315,9 @@ def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
     relay = stage.relays("s2")["f"]
     before = kept(relay)
 
-    letters = [d.process.command(d, "f", asks=True, timeout=2.0) for _ in range(60)]
+    commands = [d.process.command(d, "f", asks=True, timeout=2.0) for _ in range(60)]
     stage.soon(1.5)
-    late = [each for each in letters if not each.answers]
+    late = [each for each in commands if not each.answers]
     assert [each.payload for each in f.kept] == [each.number for each in late]
     assert len(relay.asked) == len(late) >= 10
     stage.soon(1.0)
@@ -368,7 +368,7 @@ def test_an_answer_goes_back_however_much_waits(where: str) -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", where)
     stage.soon()
-    letters = stage.send(d, "f", 30, asks=True)
+    commands = stage.send(d, "f", 30, asks=True)
     stage.soon(1.0)
     stage.hold(d)
     for message in f.kept:
@@ -376,4 +376,4 @@ def test_an_answer_goes_back_however_much_waits(where: str) -> None:
     f.process.settle()
     stage.soon()
 
-    assert [each.answers for each in letters] == [1] * 30
+    assert [each.answers for each in commands] == [1] * 30

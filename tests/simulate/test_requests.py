@@ -9,7 +9,7 @@ import pytest
 from bus.core.remote.requests import Requests
 from bus.errors import BusFullError
 from specs.clauses import clause
-from tests.simulate.stage import Stage, told
+from tests.simulate.stage import Stage, errors_of
 
 
 @clause("BUS-FLOW-1")
@@ -29,13 +29,13 @@ def test_the_searches_that_a_master_keeps_are_bounded(bound: str, fits: bool) ->
     (other,) = stage.send(e, "z")
     stage.soon()
 
-    assert told(refused) == [BusFullError] * 2
+    assert errors_of(refused) == [BusFullError] * 2
     assert found.taken_by == c.id
-    assert told([other]) == [None if fits else BusFullError]
+    assert errors_of([other]) == [None if fits else BusFullError]
     x = stage.task("x", "s3")
     stage.soon()
     assert [each.taken_by for each in kept] == [None, x.id, x.id]
-    assert told(stage.send(d, "y")) == [None]
+    assert errors_of(stage.send(d, "y")) == [None]
     stage.soon(10.0)
     stage.world.checks.rest()
 
@@ -58,9 +58,9 @@ def test_the_subscriptions_that_a_master_keeps_are_bounded() -> None:
 
     numbers = {each.name: each.process.notify(each) for each in (notifier, late)}
     stage.soon()
-    heard = stage.world.counters.heard
-    assert (numbers["news"], hearers[0].id) in heard
-    assert (numbers["news/f"], hearers[2].id) not in heard
+    received = stage.world.counters.received
+    assert (numbers["news"], hearers[0].id) in received
+    assert (numbers["news/f"], hearers[2].id) not in received
     assert lines == [
         "a subscription of m1/s3 to 'ism://m1/news/f' is rejected:"
         " the limit is 2 in all"
@@ -73,7 +73,7 @@ def test_the_subscriptions_that_a_master_keeps_are_bounded() -> None:
     stage.soon()
     number = late.process.notify(late)
     stage.soon()
-    assert (number, hearers[2].id) in heard
+    assert (number, hearers[2].id) in received
 
 
 @clause("BUS-FLOW-1", "BUS-ROUTE-18")
@@ -83,15 +83,15 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name
     """It reports no error when it is full, since another process may hold the name."""
     stage = Stage(slaves=3, SEARCHES_IN_ALL=1)
     d, e = stage.task("d", "s1"), stage.task("e", "s1")
-    letters = stage.send(d, "x") + stage.send(e, "y")
+    commands = stage.send(d, "x") + stage.send(e, "y")
     stage.soon()
     assert len(stage.process("s3").remote.resolver.ledger) == 1
-    assert told(letters) == [None, None]
+    assert errors_of(commands) == [None, None]
 
     y = stage.task("y", "s3")
     stage.soon()
 
-    assert letters[1].taken_by == y.id
+    assert commands[1].taken_by == y.id
 
 
 @clause("BUS-FLOW-1", "BUS-ROUTE-14")
@@ -112,10 +112,10 @@ def test_a_master_that_another_master_refuses_reports_it_to_the_askers(
         stage.send(task, "ism://m2/x")
         stage.soon()
 
-    letters = stage.send(d, "ism://m2/y") + stage.send(e, "ism://m2/y")
+    commands = stage.send(d, "ism://m2/y") + stage.send(e, "ism://m2/y")
     stage.soon()
 
-    assert told(letters) == [BusFullError] * 2
+    assert errors_of(commands) == [BusFullError] * 2
     assert len(stage.process("s1", "m1").remote.resolver.ledger) == 2
     stage.soon(10.0)
     stage.world.checks.rest()

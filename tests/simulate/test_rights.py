@@ -13,7 +13,7 @@ from bus.rights import Rights
 from bus.specification import Specification
 from specs.clauses import clause
 from tests.simulate.guests import Guests
-from tests.simulate.stage import Stage, told
+from tests.simulate.stage import Stage, errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,10 +44,10 @@ def stage_of(rights: Rights = RIGHTS, slaves: int = 3) -> Stage:
     return Stage(slaves=slaves, guests=Guests({GUEST}, by_all(rights)))
 
 
-def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
+def received(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
     """Return how many notifications of a task another one has received."""
     sent = stage.world.counters.notifications.get(notifier.id, [])
-    counters = stage.world.counters.heard
+    counters = stage.world.counters.received
     return sum((each, hearer.id) in counters for each in sent)
 
 
@@ -95,14 +95,14 @@ def test_a_guest_that_takes_a_name_all_the_same_gets_nothing_for_it() -> None:
     caller = stage.task("d", "s2")
     stage.soon()
 
-    (letter,) = stage.send(caller, "f")
+    (sent_command,) = stage.send(caller, "f")
     stage.soon()
 
-    assert told([letter]) == [None]
+    assert errors_of([sent_command]) == [None]
     assert "f" not in stage.process("s1").remote.name_registry.users.owners()
     real = stage.task("f", "s4")
     stage.soon()
-    assert letter.taken_by == real.id
+    assert sent_command.taken_by == real.id
     assert f.here
 
 
@@ -144,7 +144,7 @@ def test_a_guest_sends_commands_where_that_is_granted_and_nowhere_else(
     stage.soon()
 
     assert passed.taken_by == allowed.id
-    assert told([*refused, *later]) == [AccessDeniedError] * 4
+    assert errors_of([*refused, *later]) == [AccessDeniedError] * 4
     assert not denied.items
     assert "f" not in stage.relays(GUEST)
 
@@ -155,9 +155,9 @@ def test_an_answer_to_or_from_a_guest_needs_no_right() -> None:
     guest = stage.task("guest/a", GUEST)
     asker = stage.task("d", "s2")
 
-    letters = stage.send(asker, "guest/a", asks=True)
+    commands = stage.send(asker, "guest/a", asks=True)
     host = stage.task("open", "s2")
-    letters += stage.send(guest, "open", asks=True)
+    commands += stage.send(guest, "open", asks=True)
     stage.soon()
     for task in (guest, host):
         for question in task.kept:  # answered at last
@@ -165,8 +165,8 @@ def test_an_answer_to_or_from_a_guest_needs_no_right() -> None:
         task.process.settle()
     stage.soon()
 
-    assert letters[0].taken_by == guest.id
-    assert [each.answers for each in letters] == [1, 1]
+    assert commands[0].taken_by == guest.id
+    assert [each.answers for each in commands] == [1, 1]
 
 
 @clause("BUS-SEC-1")
@@ -179,12 +179,12 @@ def test_a_subscription_of_a_guest_grants_it_no_commands(host: str) -> None:
     stage.soon()
     notifier.process.notify(notifier)
     stage.soon()
-    assert heard(stage, hearer, notifier) == 1
+    assert received(stage, hearer, notifier) == 1
 
-    letters = stage.send(hearer, "news", 2)
+    commands = stage.send(hearer, "news", 2)
     stage.soon()
 
-    assert told(letters) == [AccessDeniedError] * 2
+    assert errors_of(commands) == [AccessDeniedError] * 2
 
 
 @clause("BUS-SEC-1", "BUS-FLOW-7")
@@ -207,9 +207,9 @@ def test_a_forbidden_command_that_arrives_is_refused_and_delays_no_other() -> No
     stage.soon()
 
     assert [each.taken_by for each in silent + asking] == [None] * 18
-    assert told(asking) == [RemoteError] * 9
+    assert errors_of(asking) == [RemoteError] * 9
     assert [each.taken_by for each in passed] == [open_one.id] * 9
-    assert (told(more), more[1].taken_by) == ([RemoteError, None], open_one.id)
+    assert (errors_of(more), more[1].taken_by) == ([RemoteError, None], open_one.id)
     assert not addressee.items
     assert any("may not command 'f'" in each for each in said)
 
@@ -238,7 +238,7 @@ def test_a_guest_receives_only_the_granted_notifications(
         notifier.process.notify(notifier)
     stage.soon()
 
-    assert (heard(stage, hearer, news), heard(stage, hearer, secret)) == (1, 0)
+    assert (received(stage, hearer, news), received(stage, hearer, secret)) == (1, 0)
     assert "f" not in stage.relays(GUEST)
     known = [
         each.task.name
@@ -272,7 +272,7 @@ def test_queued_notifications_that_a_guest_may_not_receive_are_dropped() -> None
 
     stage.soon()
 
-    assert (heard(stage, hearer, news), heard(stage, hearer, secret)) == (1, 0)
+    assert (received(stage, hearer, news), received(stage, hearer, secret)) == (1, 0)
     assert peer.notifications.dropped == 2
 
 
@@ -308,9 +308,9 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else(
     refusals = [each for each in stage.frames("s4") if isinstance(each, Refused)]
     assert [each.reason for each in refusals] == [Reason.DUPLICATE]
     if is_linked:
-        letter = victim.command(d, "f")
+        sent_command = victim.command(d, "f")
         stage.soon()
-        assert letter.taken_by == f.id
+        assert sent_command.taken_by == f.id
 
 
 # Rights alone.

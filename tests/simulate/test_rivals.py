@@ -45,9 +45,9 @@ def taken(world: Mesh, *senders: SimTask, steps: int) -> set[tuple[bool, ...]]:
     """Let tasks send commands; return which of them were taken, at each step."""
     found = set()
     for _ in range(steps):
-        letters = [each.process.command(each, READER) for each in senders]
+        commands = [each.process.command(each, READER) for each in senders]
         world.run(STEP_S)
-        found.add(tuple(each.taken_by is not None for each in letters))
+        found.add(tuple(each.taken_by is not None for each in commands))
     return found
 
 

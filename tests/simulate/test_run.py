@@ -11,7 +11,7 @@ from bus.core.streams.incoming_streams import IncomingStreams
 from bus.core.wire import Run
 from specs.clauses import clause
 from tests.simulate.__main__ import main
-from tests.simulate.counters import BrokenPromiseError, Counters, Letter
+from tests.simulate.counters import BrokenPromiseError, Command, Counters
 from tests.simulate.plan import PROFILES
 from tests.simulate.run import run
 from tests.simulate.stage import Stage
@@ -33,8 +33,8 @@ def test_a_run_is_drawn_from_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(World, "__init__", noted)
 
     for _ in range(2):
-        assert run(7, told=True) is None
-    assert run(8, told=True) is None
+        assert run(7, verbose=True) is None
+    assert run(8, verbose=True) is None
 
     assert stories[0] == stories[1] != stories[2]
     assert len(stories[0]) > 50
@@ -58,12 +58,12 @@ def test_a_run_that_fails_tells_its_story_and_how_to_see_it_again(
 
     code = main(["--runs", "20", "--seed", "1", "--jobs", "1"])
 
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert code == 1
-    assert "starts as master" in told
-    assert re.search("is delivered twice|is heard twice|has two ends", told)
-    assert "again: python -m tests.simulate --runs 1 --seed" in told
-    assert "--machines 1 --processes 3 --steps 20" in told
+    assert "starts as master" in output
+    assert re.search("is delivered twice|is received twice|has two ends", output)
+    assert "again: python -m tests.simulate --runs 1 --seed" in output
+    assert "--machines 1 --processes 3 --steps 20" in output
 
 
 def test_runs_that_keep_their_promises_are_counted(
@@ -73,11 +73,11 @@ def test_runs_that_keep_their_promises_are_counted(
     assert capsys.readouterr().out.startswith("3 runs, 0 failed, ")
 
 
-def letter(counters: Counters, *, asks: bool = False) -> Letter:
+def command(counters: Counters, *, asks: bool = False) -> Command:
     world = Stage(slaves=0).world
     task = world.processes["m1", "s1"].register("d")
     assert task is not None
-    one = Letter(1, task.id, 1, "f", asks)
+    one = Command(1, task.id, 1, "f", asks)
     counters.sent(one)
     return one
 
@@ -85,7 +85,7 @@ def letter(counters: Counters, *, asks: bool = False) -> Letter:
 def test_the_counters_detect_each_violation() -> None:
     """Each call violates one invariant."""
     counters = Counters(ordered=True)
-    one = letter(counters)
+    one = command(counters)
     counters.taken(1, one.sender, "f")
     with pytest.raises(BrokenPromiseError, match="delivered twice"):
         counters.taken(1, one.sender, "f")
@@ -96,7 +96,7 @@ def test_the_counters_detect_each_violation() -> None:
     for number in (4, 5, 6, 7):
         counters.notifies(number, one.sender)
     counters.notified(5, one.sender, one.sender, 1)
-    with pytest.raises(BrokenPromiseError, match="heard twice"):
+    with pytest.raises(BrokenPromiseError, match="received twice"):
         counters.notified(5, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="notification 4 was overtaken"):
         counters.notified(4, one.sender, one.sender, 0)
@@ -108,13 +108,13 @@ def test_the_counters_detect_each_violation() -> None:
 def test_the_counters_see_a_command_that_a_notification_has_overtaken() -> None:
     """A command that waited for a search is exempt."""
     counters = Counters(ordered=True)
-    one = letter(counters)
+    one = command(counters)
     counters.notifies(5, one.sender)
     counters.notified(5, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="behind notification 5"):
         counters.taken(1, one.sender, "f")
     counters = Counters(ordered=True)
-    one = letter(counters)
+    one = command(counters)
     one.sought = True
     counters.notifies(5, one.sender)
     counters.notified(5, one.sender, one.sender, 0)

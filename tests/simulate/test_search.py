@@ -7,7 +7,7 @@ import pytest
 from bus.core.wire import AddRelay, Batch, Cancel, Search
 from bus.errors import UnreachableError, UnresolvedError
 from specs.clauses import clause
-from tests.simulate.stage import SOON_S, Stage, told
+from tests.simulate.stage import SOON_S, Stage, errors_of
 
 
 @clause("BUS-ROUTE-6", "BUS-RELAY-1", "BUS-RELAY-12")
@@ -18,7 +18,7 @@ def test_a_slave_finds_a_task_of_its_master() -> None:
     stage.soon()
     stage.forget()
 
-    letters = stage.send(d, "c", asks=True)
+    commands = stage.send(d, "c", asks=True)
     stage.soon()
 
     assert stage.types("s2", "s1") == ["SEARCH", "MSG"]
@@ -28,7 +28,7 @@ def test_a_slave_finds_a_task_of_its_master() -> None:
     assert (search.name, search.sender.id) == ("c", d.id)
     (answer,) = (each for each in stage.frames("s1") if isinstance(each, AddRelay))
     assert (answer.task.id, answer.search, answer.addresses) == (c.id, search.id, ())
-    assert letters[0].taken_by == c.id
+    assert commands[0].taken_by == c.id
     assert set(stage.relays("s2")) == {"c"}
     assert set(stage.relays("s1")) == {"d"}
 
@@ -46,11 +46,11 @@ def test_a_name_is_searched_for_once_at_a_time() -> None:
     stage.soon()
     stage.forget()
 
-    letters = [letter for each in senders for letter in stage.send(each, "c", 9)]
+    commands = [command for each in senders for command in stage.send(each, "c", 9)]
     stage.soon()
 
     assert stage.types("s2").count("SEARCH") == 1
-    assert all(letter.taken_by for letter in letters)
+    assert all(command.taken_by for command in commands)
 
 
 @clause("BUS-ROUTE-8")
@@ -61,12 +61,12 @@ def test_a_master_finds_a_task_of_a_slave() -> None:
     stage.soon()
     stage.forget()
 
-    letters = stage.send(a, "e")
+    commands = stage.send(a, "e")
     stage.soon()
 
     assert stage.types("s1", "s3") == ["SEARCH", "MSG"]
     assert stage.types("s3", "s1") == ["ADD_RELAY"]
-    assert letters[0].taken_by == e.id
+    assert commands[0].taken_by == e.id
     assert stage.links("s1", "s3") == 1
 
 
@@ -78,7 +78,7 @@ def test_a_slave_finds_a_task_of_another_slave() -> None:
     stage.soon()
     stage.forget()
 
-    letters = stage.send(d, "f", 3)
+    commands = stage.send(d, "f", 3)
     stage.soon()
 
     assert stage.types("s1", "s3") == ["SEARCH"]
@@ -87,7 +87,7 @@ def test_a_slave_finds_a_task_of_another_slave() -> None:
     assert answers[0].addresses == answers[1].addresses == ("m1/s3",)
     assert stage.types("s2", "s3") == ["HELLO", "OPEN_STREAM", "ADD_RELAY", "MSG"]
     assert stage.types("s3", "s2") == ["WELCOME", "OPEN_STREAM"]
-    assert [each.taken_by for each in letters] == [f.id] * 3
+    assert [each.taken_by for each in commands] == [f.id] * 3
     assert stage.relays("s1") == {}
     assert (set(stage.relays("s2")), set(stage.relays("s3"))) == ({"f"}, {"d"})
     assert stage.links("s2", "s3") == 1
@@ -105,7 +105,7 @@ def test_only_the_host_of_a_public_task_answers() -> None:
     assert "f" in stage.relays("s1")
     stage.forget()
 
-    (letter,) = stage.send(far, "f")
+    (command,) = stage.send(far, "f")
     stage.soon()
 
     answers = [
@@ -114,7 +114,7 @@ def test_only_the_host_of_a_public_task_answers() -> None:
         if isinstance(frame, AddRelay) and frame.search is not None
     ]
     assert answers == ["s3", "s1"]  # s1 forwards
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
 
 @pytest.mark.deep
@@ -127,12 +127,12 @@ def test_two_processes_that_find_one_another_at_once_share_one_link(seed: int) -
     stage.soon()
 
     stage.forget()
-    letters = stage.send(d, "f", 3) + stage.send(f, "d", 3)
+    commands = stage.send(d, "f", 3) + stage.send(f, "d", 3)
     stage.soon()
 
     assert stage.links("s2", "s3") == 1
     assert stage.types().count("HELLO") <= 2
-    assert [each.taken_by for each in letters] == [f.id] * 3 + [d.id] * 3
+    assert [each.taken_by for each in commands] == [f.id] * 3 + [d.id] * 3
 
 
 @clause("BUS-ROUTE-11")
@@ -162,11 +162,11 @@ def test_a_task_that_was_searched_for_can_send_before_there_is_a_link() -> None:
     while "d" not in stage.relays("s3"):
         stage.soon(0.01)
     assert stage.links("s2", "s3") == 0
-    (letter,) = stage.send(f, "d")
-    assert not letter.decided
+    (command,) = stage.send(f, "d")
+    assert not command.decided
     stage.soon(2.0)
 
-    assert letter.taken_by == d.id
+    assert command.taken_by == d.id
     assert stage.links("s2", "s3") == 1
 
 
@@ -177,13 +177,13 @@ def test_messages_that_wait_for_an_impossible_link_fail() -> None:
     stage.task("f", "s3")
     stage.soon()
 
-    letters = stage.send(d, "f", 2)
+    commands = stage.send(d, "f", 2)
     while "f" not in stage.relays("s2"):
         stage.soon(0.0005)
     stage.process("s3").die()
     stage.soon(1.0)
 
-    assert told(letters) == [UnreachableError] * 2
+    assert errors_of(commands) == [UnreachableError] * 2
 
 
 @clause("BUS-ROUTE-13")
@@ -213,10 +213,10 @@ def test_a_slave_finds_a_slave_of_another_machine() -> None:
     stage.soon()
     stage.forget()
 
-    (letter,) = stage.send(d, "ism://m2/f", asks=True)
+    (command,) = stage.send(d, "ism://m2/f", asks=True)
     stage.soon()
 
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
     by = [
         (sender.name, frame)
         for sender, _, frame in stage.world.frames or ()
@@ -242,10 +242,10 @@ def test_masters_use_the_link_between_them() -> None:
     stage = Stage(machines=2, slaves=0)
     a, b = stage.task("a", "s1", "m1"), stage.task("b", "s1", "m2")
 
-    (letter,) = stage.send(a, "ism://m2/b")
+    (command,) = stage.send(a, "ism://m2/b")
     stage.soon()
 
-    assert letter.taken_by == b.id
+    assert command.taken_by == b.id
     assert len(stage.world.network.whole()) == 1
 
 
@@ -271,14 +271,14 @@ def test_a_search_goes_one_step_between_masters() -> None:
 def test_a_message_for_a_machine_that_is_not_known_waits_for_it() -> None:
     stage = Stage(slaves=1)
     d = stage.task("d", "s2")
-    (letter,) = stage.send(d, "ism://m2/f")
+    (command,) = stage.send(d, "ism://m2/f")
     stage.soon()
 
     stage.world.start("m2", "s1", master=True)
     f = stage.task("f", "s1", "m2")
     stage.soon()
 
-    assert letter.taken_by == f.id
+    assert command.taken_by == f.id
 
 
 @clause("BUS-ROUTE-18", "BUS-MOVE-5")
@@ -287,14 +287,14 @@ def test_a_task_that_registers_later_answers_a_search(where: str) -> None:
     """Without another search, wherever the searchers and the task are."""
     stage = Stage()
     senders = [stage.task(f"d/{each}", f"s{each}") for each in (1, 2, 3)]
-    letters = [stage.send(each, "z", 2) for each in senders]
+    commands = [stage.send(each, "z", 2) for each in senders]
     stage.soon()
     searches = stage.types().count("SEARCH")
 
     z = stage.task("z", where)
     stage.soon()
 
-    assert [letter.taken_by for each in letters for letter in each] == [z.id] * 6
+    assert [command.taken_by for each in commands for command in each] == [z.id] * 6
     assert stage.types().count("SEARCH") == searches
     stage.soon(10.0)
     stage.world.checks.rest()
@@ -304,7 +304,7 @@ def test_a_task_that_registers_later_answers_a_search(where: str) -> None:
 def test_a_slave_that_comes_later_is_asked_too() -> None:
     stage = Stage(slaves=1)
     d = stage.task("d", "s2")
-    (letter,) = stage.send(d, "z")
+    (command,) = stage.send(d, "z")
     stage.soon()
 
     late = stage.world.start("m1", "s9")
@@ -313,7 +313,7 @@ def test_a_slave_that_comes_later_is_asked_too() -> None:
     z = stage.task("z", "s9")
     stage.soon()
 
-    assert letter.taken_by == z.id
+    assert command.taken_by == z.id
 
 
 @clause("BUS-ROUTE-19", "BUS-DEREG-11")
@@ -321,14 +321,14 @@ def test_a_search_ends_when_no_sender_waits_for_it() -> None:
     """Each sender gets one error, and no process keeps the search."""
     stage = Stage()
     d = stage.task("d", "s2")
-    letters = stage.send(d, "z", 3)
-    letters.append(d.process.command(d, "y", timeout=0.2))
+    commands = stage.send(d, "z", 3)
+    commands.append(d.process.command(d, "y", timeout=0.2))
     stage.soon(0.1)
     assert len(stage.process("s3").remote.resolver.ledger) == 2
 
     stage.soon(6.0)
 
-    assert told(letters) == [UnresolvedError] * 4
+    assert errors_of(commands) == [UnresolvedError] * 4
     stage.world.checks.rest()
 
 
@@ -340,7 +340,7 @@ def test_a_search_ends_when_its_task_is_found_by_other_means_and_lost() -> None:
     d.process.subscribe(d, "z")
     stage.soon()
     stage.hold(first)
-    (letter,) = stage.send(d, "z")
+    (command,) = stage.send(d, "z")
     stage.soon()
     d.process.frozen = True
     first.process.deregister(first)
@@ -353,7 +353,7 @@ def test_a_search_ends_when_its_task_is_found_by_other_means_and_lost() -> None:
     d.process.thaw()
     stage.soon()
 
-    assert told([letter]) == [UnreachableError]
+    assert errors_of([command]) == [UnreachableError]
     (search,) = (each for each in stage.frames("s2") if isinstance(each, Search))
     assert Cancel(id=search.id) in stage.frames("s2")
     assert not len(d.process.remote.resolver.ledger)
@@ -365,7 +365,7 @@ def test_the_search_of_a_task_that_leaves_goes_on_for_others_only() -> None:
     one, other = stage.task("d", "s2"), stage.task("e", "s2")
     stage.send(one, "y")
     stage.send(one, "z")
-    (letter,) = stage.send(other, "z")
+    (command,) = stage.send(other, "z")
     stage.soon()
     stage.forget()
 
@@ -377,4 +377,4 @@ def test_the_search_of_a_task_that_leaves_goes_on_for_others_only() -> None:
     assert sum(isinstance(each, Cancel) for each in stage.frames("s2")) == 2
     z = stage.task("z", "s3")
     stage.soon(SOON_S)
-    assert letter.taken_by == z.id
+    assert command.taken_by == z.id

@@ -21,7 +21,7 @@ from bus.core.wire import (
 from bus.core.wire.task_frames import Unsubscribe
 from specs.clauses import clause
 from tests.simulate.stage import Stage
-from tests.simulate.test_gaps import heard, notify
+from tests.simulate.test_gaps import notify, received
 from tests.simulate.test_lost_masters import subscriber, subscriptions
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_only_its_origin_cancels_a_search() -> None:
     """Otherwise a message would time out although its name is registered."""
     stage = Stage()
     sender = stage.task("d", "s2")
-    (letter,) = stage.send(sender, "f")
+    (command,) = stage.send(sender, "f")
     stage.soon()
     (own,) = stage.process("s2").remote.resolver.own.by_name.values()
     say(stage, Cancel(id=own.frame.id), "s1")
@@ -63,7 +63,7 @@ def test_only_its_origin_cancels_a_search() -> None:
 
     target = stage.task("f", "s3")
     stage.soon()
-    assert letter.taken_by == target.id
+    assert command.taken_by == target.id
 
 
 @clause("BUS-SEC-7", "BUS-RELAY-8")
@@ -76,7 +76,7 @@ def test_only_its_origin_cancels_a_subscription() -> None:
     assert subscriptions(stage, "s1") == subscriptions(stage, "s4") == 1
     notify(news, 1)
     stage.soon()
-    assert heard(stage, hearer, news) == [1]
+    assert received(stage, hearer, news) == [1]
 
 
 @clause("BUS-SEC-7", "BUS-FLOW-1")
@@ -86,15 +86,15 @@ def test_only_its_recipients_refuse_a_search(reason: Reason) -> None:
     stage = Stage()
     linked(stage)
     sender = stage.task("d", "s2")
-    (letter,) = stage.send(sender, "f")
+    (command,) = stage.send(sender, "f")
     stage.soon()
     (own,) = stage.process("s2").remote.resolver.own.by_name.values()
     say(stage, Error(reason=reason, request=own.frame.id), "s2")
-    assert letter.told is None
+    assert command.reported is None
 
     target = stage.task("f", "s3")
     stage.soon()
-    assert letter.taken_by == target.id
+    assert command.taken_by == target.id
 
 
 @clause("OPEN-3", "BUS-SEC-7")
@@ -146,7 +146,7 @@ def test_a_subscription_without_a_master_is_refused_by_its_asker_alone() -> None
     assert subscriptions(stage, "s3") == 1
     notify(news, 1)
     stage.soon()
-    assert heard(stage, hearer, news) == [1]
+    assert received(stage, hearer, news) == [1]
 
 
 @clause("BUS-RELAY-8")

@@ -110,23 +110,23 @@ class TraceSink:
                 return process.remote.receive(link, frame, self._world.now)
         known = process.remote.links.by_number.get(link)
         peer = None if known is None else known.peer
-        heard = 0 if peer is None else peer.acks.controls_received
+        counted = 0 if peer is None else peer.acks.controls_received
         actions = process.remote.receive(link, frame, self._world.now)
-        if peer is not None and peer.acks.controls_received > heard:
+        if peer is not None and peer.acks.controls_received > counted:
             note(peer)
         return actions
 
     def _asked(self, process: SimProcess, frame: Search) -> Callable[[Peer], None]:
         own = frame.id in _searches(process)
-        came = (frame.id, process.name if own else _incarnation(process))
+        key = (frame.id, process.name if own else _incarnation(process))
         kept = process.remote.resolver.ledger.get(frame.id)
 
         def note(_: Peer) -> None:
             # A process that has answered a search, or received its end, may receive it
             # again on behalf of a process that was lost and has come back.
-            if not kept and came in self._sought:
-                self._sought.remove(came)
-            self._sought.append(came)
+            if not kept and key in self._sought:
+                self._sought.remove(key)
+            self._sought.append(key)
 
         return note
 

@@ -53,7 +53,7 @@ class World:
         self,
         seed: int,
         *,
-        told: bool = False,
+        verbose: bool = False,
         ordered: bool = True,
         config: BusConfig = CONFIG,
         recorded: bool = False,
@@ -71,7 +71,7 @@ class World:
         self._fast_paths = fast_paths
         self.went_short = 0
         self.now = 1.0
-        self.story = Story(told=told)
+        self.story = Story(verbose=verbose)
         self.counters = Counters(ordered=ordered)
         self.network = Network(self)
         self.checks = Checks(self)

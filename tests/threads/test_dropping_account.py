@@ -39,7 +39,7 @@ class Subscriber:
 
     number: of the next notification.
     got: the numbers read; gaps: the gap that each of them reported.
-    told: the numbers of the single notifications that were reported to their sender.
+    reported: the numbers of the single notifications whose sender got a report.
     """
 
     def __init__(self, messages_max: int = MESSAGES_MAX) -> None:
@@ -53,10 +53,10 @@ class Subscriber:
         self.number = 0
         self.got: list[int] = []
         self.gaps: list[int] = []
-        self.told: list[int] = []
+        self.reported: list[int] = []
 
     def on_dropped(self, message: Incoming) -> None:
-        self.told.append(_number(message))
+        self.reported.append(_number(message))
 
     @property
     def source(self) -> Any:
@@ -263,7 +263,7 @@ def test_the_last_of_a_long_run_stay_and_single_ones_are_reported() -> None:
 
     assert subscriber.got == [*range(16, 21)]
     assert subscriber.gaps == [16, 0, 0, 0, 0]
-    assert subscriber.told == [0]
+    assert subscriber.reported == [0]
 
 
 @clause("BUS-FLOW-1")

@@ -148,9 +148,9 @@ def test_unread_messages_of_a_task_that_leaves_for_good_fail() -> None:
         sender.join()
         threads.end()
 
-        told = [payload for payload, _ in station.sender.failures]
+        reported = [payload for payload, _ in station.sender.failures]
         parked = [each._source and each.payload for each in _parked(station)]
-        assert clerk.read + told + parked == NUMBERS
+        assert clerk.read + reported + parked == NUMBERS
 
     explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
@@ -219,9 +219,9 @@ def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
         assert max(held) <= 2
         assert account.unread == 0
         assert account.accepted == len(clerk.read) + account.dropped
-        told = len(station.sender.dropped)
-        assert told == account.dropped + account.refused
-        lost = told + len(refused)
+        reported = len(station.sender.dropped)
+        assert reported == account.dropped + account.refused
+        lost = reported + len(refused)
         assert len(clerk.read) + lost == 4
         assert (lost == len(refused)) is (overflow == "error" or not lost)
 
@@ -310,10 +310,10 @@ def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
         interrupted(lambda: station.exchange.decide(lambda: fails(1) + fails(2)))
         station.exchange.decide(lambda: fails(3))
 
-        told = [payload for payload, _ in clerk.failures]
+        reported = [payload for payload, _ in clerk.failures]
         # Either the interrupt ended the decision, or each failure is reported once.
-        assert told in ([1, 2, 3], [3])
-        lost.append(3 - len(told))
+        assert reported in ([1, 2, 3], [3])
+        lost.append(3 - len(reported))
 
     lost: list[int] = []
     everywhere(case, packages=[bus])

@@ -99,11 +99,11 @@ class FastReceiver:
 @clause("BUS-MSG-15")
 def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     """The earlier answer comes first, though its thread still counts as asleep."""
-    fast_receiver, heard = FastReceiver(), list[Any]()
+    fast_receiver, received = FastReceiver(), list[Any]()
     host, client = fast_receiver.host, fast_receiver.entry.mailbox.client
 
     def hears(answer: Answer, **_: bool) -> bool:
-        heard.append(answer)
+        received.append(answer)
         return True
 
     client.try_deliver_directly = hears
@@ -117,7 +117,7 @@ def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     fast_receiver.slip(fast_receiver.command())
     assert fast_receiver.station.router.deliver_answer(answers[1])
 
-    assert heard == answers[:1]
+    assert received == answers[:1]
     assert [type(each) for each in fast_receiver.read] == [Incoming, Answer]
 
 

@@ -102,9 +102,9 @@ def test_an_internal_error_ends_one_request_and_not_the_thread(
     station: Station,
 ) -> None:
     """Nor does it repeat the request."""
-    done, told = list[int](), list[int]()
+    done, reported = list[int](), list[int]()
     host = station.home
-    host.on_internal_error = lambda: told.append(1)
+    host.on_internal_error = lambda: reported.append(1)
 
     def fails() -> None:
         done.append(1)
@@ -116,16 +116,16 @@ def test_an_internal_error_ends_one_request_and_not_the_thread(
     host.run()
 
     assert done == [1, 2]
-    assert told == [1]
+    assert reported == [1]
 
 
 @clause("BUS-CHAN-9")
 def test_a_thread_outlives_an_error_of_its_recovery(station: Station) -> None:
-    told, host = list[int](), station.home
+    reported, host = list[int](), station.home
 
     def fails() -> None:
-        told.append(1)
-        if len(told) < 3:
+        reported.append(1)
+        if len(reported) < 3:
             raise MemoryError
 
     host.on_internal_error = fails
@@ -133,7 +133,7 @@ def test_a_thread_outlives_an_error_of_its_recovery(station: Station) -> None:
     host.stop(0.0)
     host.run()
 
-    assert told == [1, 1, 1]
+    assert reported == [1, 1, 1]
 
 
 @clause("BUS-CHAN-9")

@@ -47,13 +47,13 @@ def test_the_waiter_and_the_settling_thread_agree() -> None:
     def program(run: Run) -> None:
         verdict, said = Verdict(), list[bool]()
         saying = run.spawn(lambda: said.append(verdict.settle(NameTakenError("a"))))
-        heard = False
+        received = False
         try:
             verdict.wait(_sync.monotonic() + 1.0)
         except BusError:
-            heard = True
+            received = True
         saying.join()
-        assert said == [heard]
+        assert said == [received]
 
     explore(program, bound=2, limit=schedules(2000), random=schedules(100), seed=1)
     explore(
