@@ -180,7 +180,7 @@ def test_requests_are_answered_in_order_as_soon_as_there_is_room() -> None:
 def test_a_report_that_a_task_thread_takes_lets_the_comm_thread_serve_requests() -> (
     None
 ):
-    owner = Owner(arena_bytes=MIB, arena_share_per_recipient=1.0)
+    owner = Owner(arena_bytes=MIB, ARENA_SHARE=1.0)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
     kept = owner.send(bytes(MIB), 1)
