@@ -133,14 +133,14 @@ def test_every_signature_on_the_page_is_that_of_the_code(name: str) -> None:
 )
 def test_no_public_member_is_left_out(name: str) -> None:
     thing = getattr(queuebroker, name)
-    told = set(re.findall(r"^\.(\w+)", "\n".join(_SECTIONS[name]), re.MULTILINE))
+    reported = set(re.findall(r"^\.(\w+)", "\n".join(_SECTIONS[name]), re.MULTILINE))
     public = {
         member
         for member in dir(thing)
         if not member.startswith("_") and not member.endswith("_locked")
     }
 
-    assert told == public - _INTERNAL.get(name, set())
+    assert reported == public - _INTERNAL.get(name, set())
     constructors = [line for line in _SECTIONS[name] if not line.startswith(".")]
     assert len(constructors) == (name not in _MADE_FOR_YOU)
 

@@ -123,10 +123,10 @@ def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
         "PASSED tests/test_leaky.py::test_clean_again",
         "FAILED tests/test_leaky.py::test_exception_in_a_thread",
     }
-    told = "\n".join(outcomes)
-    assert "thread 'straggler' runs" in told
-    assert "/dev/null is open" in told
-    assert f"{shm}/bus-leaked is left" in told
+    reported = "\n".join(outcomes)
+    assert "thread 'straggler' runs" in reported
+    assert "/dev/null is open" in reported
+    assert f"{shm}/bus-leaked is left" in reported
 
 
 def _run(root: Path, shm: Path, text: str) -> list[str]:

@@ -64,22 +64,22 @@ def test_it_measures_on_a_live_bus_and_leaves_nothing_there(alpha: Far) -> None:
 @pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_programs_get_one_document() -> None:
-    told = read("bench", *BRIEF)
+    output = read("bench", *BRIEF)
 
-    assert told["bus"] == "bus1"
-    assert told["live"] is True
-    assert told["bytes"] == 64
-    assert told["one_way_per_s"] > 0
-    assert 0 < told["round_trip_p50_s"] <= told["round_trip_p99_s"]
-    assert told["round_trips"] >= 10
+    assert output["bus"] == "bus1"
+    assert output["live"] is True
+    assert output["bytes"] == 64
+    assert output["one_way_per_s"] > 0
+    assert 0 < output["round_trip_p50_s"] <= output["round_trip_p99_s"]
+    assert output["round_trips"] >= 10
 
 
 @pytest.mark.deep
 def test_where_no_bus_runs_it_has_one_of_its_own(own_run_directory: Path) -> None:
-    told = read("bench", *BRIEF)
+    output = read("bench", *BRIEF)
 
-    assert told["live"] is False
-    assert told["one_way_per_s"] > 0
+    assert output["live"] is False
+    assert output["one_way_per_s"] > 0
     assert not own_run_directory.exists()
 
 
@@ -152,11 +152,11 @@ def test_the_partner_trusts_the_same_owner_as_the_verb(own_run_directory: Path) 
         assert host.stdout is not None
         assert host.stdout.readline() == "open\n"
 
-        told = read("bench", *BRIEF, "--owner", OWNER)
+        output = read("bench", *BRIEF, "--owner", OWNER)
 
         assert host.communicate("\n", timeout=LIMIT_S) == ("", "")
-    assert told["live"] is True
-    assert told["round_trips"] >= 10
+    assert output["live"] is True
+    assert output["round_trips"] >= 10
 
 
 @pytest.mark.deep
@@ -173,9 +173,9 @@ def test_bench_leaves_nothing_behind_when_it_is_terminated(
             "the partner is there",
         )
         measuring.terminate()
-        told = measuring.communicate(timeout=LIMIT_S)
+        output = measuring.communicate(timeout=LIMIT_S)
 
-    assert (measuring.returncode, told) == (4, ("", "bus: interrupted\n"))
+    assert (measuring.returncode, output) == (4, ("", "bus: interrupted\n"))
     assert list(own_run_directory.iterdir()) == []
 
 
@@ -217,13 +217,13 @@ def test_a_shell_completes_verbs_and_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("_BUS_COMPLETE", "bash_complete")
-    told = []
+    reported = []
     for words, at in (("bus be", "1"), ("bus bench --by", "2")):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", at)
-        told.append(run(WORDS)[1].split())
+        reported.append(run(WORDS)[1].split())
 
-    assert told == [["plain,bench"], ["plain,--bytes"]]
+    assert reported == [["plain,bench"], ["plain,--bytes"]]
 
 
 def test_the_help_names_the_quantity_of_each_numeric_option() -> None:

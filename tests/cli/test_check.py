@@ -60,9 +60,9 @@ def test_a_journal_that_holds_no_operation_has_exit_code_0(tmp_path: Path) -> No
     result = invoke(tmp_path, "--json")
 
     assert result.exit_code == 0
-    told = json.loads(result.stdout)
-    assert told["verdict"] == "PASS"
-    assert {each["rule"]: each["verdict"] for each in told["verdicts"]} == {
+    output = json.loads(result.stdout)
+    assert output["verdict"] == "PASS"
+    assert {each["rule"]: each["verdict"] for each in output["verdicts"]} == {
         rule: "PASS" if rule == "J1" else "nothing to check" for rule in RULES
     }
 
@@ -173,9 +173,9 @@ def test_everything_as_json(tmp_path: Path) -> None:
     result = invoke(tmp_path, "--json")
 
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["verdict"] == "FAIL"
-    assert {each["rule"]: each["verdict"] for each in told["verdicts"]} == {
+    output = json.loads(result.stdout)
+    assert output["verdict"] == "FAIL"
+    assert {each["rule"]: each["verdict"] for each in output["verdicts"]} == {
         rule: "FAIL"
         if rule == "Q3"
         else "nothing to check"
@@ -183,12 +183,12 @@ def test_everything_as_json(tmp_path: Path) -> None:
         else "PASS"
         for rule in RULES
     }
-    (violation,) = told["violations"]
+    (violation,) = output["violations"]
     assert violation["rule"] == "Q3"
     assert violation["journal"] == f"{journal_id(0):016x}"
     assert len(violation["flow"]) == 16
-    assert told["journals"][0]["closed"] is True
-    assert told["problems"] == []
+    assert output["journals"][0]["closed"] is True
+    assert output["problems"] == []
 
 
 def test_an_unreadable_file_is_reported_apart_from_the_result(tmp_path: Path) -> None:

@@ -235,9 +235,9 @@ def test_the_demo_reports_its_processes_and_their_fates(
         "4 processes on bus demo: worker/1 will be killed, worker/2 will disconnect"
     )
     killed = "worker/1 was killed; reported for "
-    told = [line for line in lines if line.startswith(killed)]
-    assert told
-    for line in told:
+    reported = [line for line in lines if line.startswith(killed)]
+    assert reported
+    for line in reported:
         assert ": peer lost (started, " in line or ": in doubt (not ack" in line
         assert line.endswith(" did the file instead")
     assert "the pass is equal" in ran.output

@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["keys", *arguments])
 
 
-def told(*arguments: str) -> list[str]:
+def output_of(*arguments: str) -> list[str]:
     """Run a verb that ends well; return its lines."""
     result = run(*arguments)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -38,8 +38,8 @@ def told(*arguments: str) -> list[str]:
 
 
 def test_two_commands_make_the_keys_of_a_machine(tmp_path: Path) -> None:
-    assert "bus keys issue MACHINE" in told("init")[-1]
-    assert told("issue", "kitchen") == [
+    assert "bus keys issue MACHINE" in output_of("init")[-1]
+    assert output_of("issue", "kitchen") == [
         "kitchen is certified for 365 days: copy kitchen.keys to that machine"
     ]
 
@@ -51,15 +51,15 @@ def test_two_commands_make_the_keys_of_a_machine(tmp_path: Path) -> None:
 
 
 def test_show_lists_machines_with_state_and_end() -> None:
-    told("init", "safe")
-    told("issue", "kitchen", "--authority", "safe")
-    told("issue", "cellar", "--authority", "safe", "--days", "20", "--out", "c")
+    output_of("init", "safe")
+    output_of("issue", "kitchen", "--authority", "safe")
+    output_of("issue", "cellar", "--authority", "safe", "--days", "20", "--out", "c")
 
-    signing, group_key, head, cellar, kitchen = told("show", "safe")
+    signing, group_key, head, cellar, kitchen = output_of("show", "safe")
 
     name = signing.removeprefix("signing: ")
     assert re.fullmatch("group key: [0-9a-f]{8}", group_key)
-    assert group_key in told("show", "c")
+    assert group_key in output_of("show", "c")
     assert head.split() == ["machine", "state", "until", "authority"]
     ends = [dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=days) for days in (20, 365)]
     first, second = (f"{end:%Y-%m-%d}" for end in ends)
@@ -73,27 +73,27 @@ def test_show_lists_machines_with_state_and_end() -> None:
 def test_show_of_a_machine_says_whether_it_is_certified_now(
     monkeypatch: pytest.MonkeyPatch, skew_days: int, state: str
 ) -> None:
-    told("init")
+    output_of("init")
     skew = dt.timedelta(days=skew_days)
     monkeypatch.setattr(certificates, "_now", lambda: dt.datetime.now(tz=dt.UTC) + skew)
-    told("issue", "kitchen", "--days", "1")
+    output_of("issue", "kitchen", "--days", "1")
 
-    trusted, _, _, row = told("show", "kitchen.keys")
+    trusted, _, _, row = output_of("show", "kitchen.keys")
 
     assert trusted.startswith("trusted: bus authority ")
     assert f" {state} " in row
 
 
 def test_a_rotation_is_two_commands_and_an_issue_for_each_machine() -> None:
-    told("init")
-    told("issue", "kitchen")
-    told("rotate")
+    output_of("init")
+    output_of("issue", "kitchen")
+    output_of("rotate")
 
     refused = run("retire")
     assert refused.exit_code == 2
     assert "kitchen would be locked out" in refused.stderr
-    told("issue", "kitchen")
-    line, following = told("retire")
+    output_of("issue", "kitchen")
+    line, following = output_of("retire")
     assert line.startswith("only bus authority ")
     assert following.startswith("next: bus keys issue MACHINE, and copy the folder")
 
@@ -108,16 +108,16 @@ def rotation(lines: list[str]) -> list[str]:
 @clause("BUS-SEC-6")
 def test_show_of_an_authority_shows_how_far_a_rotation_is() -> None:
     """Which authorities and group keys are valid, and the next step."""
-    told("init")
-    told("issue", "kitchen")
-    told("issue", "cellar")
-    before = told("show")
+    output_of("init")
+    output_of("issue", "kitchen")
+    output_of("issue", "cellar")
+    before = output_of("show")
     earlier = before[0].removeprefix("signing: ")
     group_key = before[1]
     assert rotation(before) == [group_key]
-    told("rotate")
+    output_of("rotate")
 
-    begun = told("show")
+    begun = output_of("show")
 
     new = begun[0].removeprefix("signing: ")
     assert new != earlier
@@ -131,15 +131,15 @@ def test_show_of_an_authority_shows_how_far_a_rotation_is() -> None:
     ]
     issue = "next: bus keys issue MACHINE, and copy the folder, for "
     assert rotation(begun) == [*valid, f"{issue}cellar, kitchen"]
-    told("issue", "kitchen")
-    assert rotation(told("show")) == [*valid, f"{issue}cellar"]
-    assert f"{new_group_key} (new)" in told("show", "kitchen.keys")
-    assert group_key in told("show", "cellar.keys")
-    told("issue", "cellar")
+    output_of("issue", "kitchen")
+    assert rotation(output_of("show")) == [*valid, f"{issue}cellar"]
+    assert f"{new_group_key} (new)" in output_of("show", "kitchen.keys")
+    assert group_key in output_of("show", "cellar.keys")
+    output_of("issue", "cellar")
     retire = "next: bus keys retire, when each machine has the folder that was issued"
-    assert rotation(told("show")) == [*valid, f"{retire} last"]
-    told("retire")
-    assert rotation(told("show")) == [new_group_key]
+    assert rotation(output_of("show")) == [*valid, f"{retire} last"]
+    output_of("retire")
+    assert rotation(output_of("show")) == [new_group_key]
 
 
 @clause("BUS-SEC-6")
@@ -147,15 +147,15 @@ def test_a_machine_whose_certificate_has_expired_delays_no_rotation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As `retire` has it."""
-    told("init")
+    output_of("init")
     past = dt.datetime.now(tz=dt.UTC) - dt.timedelta(days=40)
     with monkeypatch.context() as patched:
         patched.setattr(certificates, "_now", lambda: past)
-        told("issue", "attic", "--days", "1")
-    told("rotate")
+        output_of("issue", "attic", "--days", "1")
+    output_of("rotate")
 
-    assert told("show")[-1].startswith("next: bus keys retire, ")
-    told("retire")
+    assert output_of("show")[-1].startswith("next: bus keys retire, ")
+    output_of("retire")
 
 
 @clause("BUS-SEC-6")
@@ -170,17 +170,17 @@ def test_show_tells_that_a_rotation_was_cut_short(
     files: tuple[str, ...], words: str
 ) -> None:
     """As after a full disk: some files are those from before the command."""
-    told("init")
-    told("issue", "kitchen")
+    output_of("init")
+    output_of("issue", "kitchen")
     shutil.copytree("bus-keys", "before")
-    told("rotate")
+    output_of("rotate")
     for name in files:
         shutil.copy(Path("before", name), Path("bus-keys", name))
 
-    assert told("show")[-1].startswith(words)
+    assert output_of("show")[-1].startswith(words)
 
-    told("rotate")
-    assert told("show")[-1].endswith("for kitchen")
+    output_of("rotate")
+    assert output_of("show")[-1].endswith("for kitchen")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_show_tells_that_a_rotation_was_cut_short(
 def test_a_mistake_is_one_line(
     arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    told("init", "safe")
+    output_of("init", "safe")
 
     result = run(*arguments)
 

@@ -79,10 +79,10 @@ def test_a_tree_shows_the_unread_and_the_missed_messages_of_a_task(
         "expired": 0,
         "refused": 0,
     }
-    heard = {"to": "s/*", "notifications": counters | drops, "missed": missed}
+    received = {"to": "s/*", "notifications": counters | drops, "missed": missed}
     task = {"name": "t", "visibility": "public", "commands": counters}
 
-    line = _task_line(task | {"subscriptions": [heard]})
+    line = _task_line(task | {"subscriptions": [received]})
 
     assert line == f"t: 1 delivered, 0 unread, {words}"
 
@@ -258,14 +258,14 @@ def test_a_process_that_has_just_left_is_not_queried_any_more(
 ) -> None:
     """The master keeps the process a little longer than its names."""
     asked: list[list[str]] = []
-    told = {
+    reported = {
         "processes": ["alpha", "beta", "gone", "me"],
         "users": {"_bus/alpha": "alpha", "_bus/beta": "beta", "_bus/me": "me"},
     }
 
     def ask(_: object, __: object, processes: Iterable[str]) -> queries.Answers:
         asked.append(list(processes))
-        return queries.Answers([told], {})
+        return queries.Answers([reported], {})
 
     monkeypatch.setattr(queries, "ask", ask)
     monkeypatch.setattr(queries, "_known_master", lambda _: "alpha")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 def machines() -> list[dict[str, Any]]:
     """Return the machines that the verb reports."""
-    told: dict[str, Any] = read("machines")
-    assert (told["bus"], told["machine"]) == ("bus1", HERE)
-    found: list[dict[str, Any]] = told["machines"]
+    output: dict[str, Any] = read("machines")
+    assert (output["bus"], output["machine"]) == ("bus1", HERE)
+    found: list[dict[str, Any]] = output["machines"]
     return found
 
 

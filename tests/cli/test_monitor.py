@@ -178,7 +178,7 @@ def test_an_unresponsive_process_is_named_once(
 
 
 @pytest.mark.parametrize(
-    ("told", "line"),
+    ("reported", "line"),
     [
         ({"left_out": 7}, "alpha: 7 more frames"),
         (
@@ -222,7 +222,7 @@ def test_an_unresponsive_process_is_named_once(
         ),
     ],
 )
-def test_a_frame_is_one_line(told: dict[str, Any], line: str) -> None:
+def test_a_frame_is_one_line(reported: dict[str, Any], line: str) -> None:
     at = {"process": "alpha", "at_ns": 1_700_000_000_123_456_789}
 
-    assert _line(at | told) == f"22:13:20.123456Z {line}"
+    assert _line(at | reported) == f"22:13:20.123456Z {line}"

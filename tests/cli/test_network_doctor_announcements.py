@@ -101,9 +101,9 @@ def test_ignored_announcements_are_reported_with_their_reason(
         reason = "of a machine whose name is in use"
     assert re.search(rf"; ignored announcements: \d+ {reason}$", last["fact"])
     assert last["do"].startswith(f"{one['do']}; or give one machine the address ")
-    heard = next(each for each in found if each["what"] == "announcements")
-    assert heard["state"] == "warn"
-    assert heard["fact"].endswith(" s: no other machine of the bus")
+    received = next(each for each in found if each["what"] == "announcements")
+    assert received["state"] == "warn"
+    assert received["fact"].endswith(" s: no other machine of the bus")
 
 
 @pytest.mark.deep
@@ -130,8 +130,8 @@ def test_without_ignored_announcements_none_is_mentioned(site: Site) -> None:
     last = failure(found)
     assert last["what"] == "other machines"
     assert "ignored" not in last["fact"]
-    [heard] = [each for each in found if each["what"] == "announcements"]
-    assert (heard["state"], "firewalls" in heard["do"]) == ("warn", True)
+    [received] = [each for each in found if each["what"] == "announcements"]
+    assert (received["state"], "firewalls" in received["do"]) == ("warn", True)
 
 
 @pytest.mark.deep

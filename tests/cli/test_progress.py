@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FILES = FileList(Path(), "files", ("a", "b\n"))
 
 
-class Told(Progress):
+class Reported(Progress):
     """Stores its output."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def test_nothing_moves_where_stderr_is_closed(
 
 
 def test_a_pass_is_counted_from_its_beginning() -> None:
-    progress = Told()
+    progress = Reported()
     ticker = Ticker(FILES, progress)
 
     for event in (Took(1, 0, 10**6), Took(1, 1, 10**6), PassDone(1), Took(2, 0, 10**6)):
@@ -70,7 +70,7 @@ def test_a_pass_is_counted_from_its_beginning() -> None:
 
 
 def test_a_worker_that_disconnected_is_named_with_its_file() -> None:
-    progress = Told()
+    progress = Reported()
 
     ticker = Ticker(FILES, progress)
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_a_worker_that_disconnected_is_named_with_its_file() -> None:
 
 
 def test_a_file_that_arrived_damaged_is_reported() -> None:
-    progress = Told()
+    progress = Reported()
 
     Ticker(FILES, progress).tell(Damaged("worker/2"))
 
@@ -94,7 +94,7 @@ def test_a_file_that_arrived_damaged_is_reported() -> None:
 
 
 def test_a_file_that_two_workers_did_counts_once() -> None:
-    progress = Told()
+    progress = Reported()
     ticker = Ticker(FILES, progress)
 
     for event in (Took(1, 1, 10**6), Took(1, 1, 10**6)):
@@ -104,15 +104,17 @@ def test_a_file_that_two_workers_did_counts_once() -> None:
 
 
 def test_a_lost_worker_was_killed_or_cut_off() -> None:
-    progress = Told()
+    progress = Reported()
     for two_machines in (False, True):
         ticker = Ticker(FILES, progress, two_machines=two_machines)
         ticker.tell(Rescued("worker/3", 0, "in doubt", "worker/1"))
     ticker.tell(Rescued("worker/3", 0, "peer lost", "worker/3"))
 
-    told = [line for line in progress.kept if not line.startswith("  the bus reports ")]
-    assert len(progress.kept) == len(told) + 2  # once by each ticker
-    assert told == [
+    reported = [
+        line for line in progress.kept if not line.startswith("  the bus reports ")
+    ]
+    assert len(progress.kept) == len(reported) + 2  # once by each ticker
+    assert reported == [
         "worker/3 was killed; reported for a: in doubt (not acknowledged); worker/1"
         " did the file instead",
         "worker/3 was cut off; reported for a: in doubt (not acknowledged); worker/1"
@@ -123,7 +125,7 @@ def test_a_lost_worker_was_killed_or_cut_off() -> None:
 
 
 def test_each_step_of_an_outage_is_a_line() -> None:
-    progress = Told()
+    progress = Reported()
     ticker = Ticker(FILES, progress, two_machines=True)
 
     for event, seconds in (

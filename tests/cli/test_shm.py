@@ -24,9 +24,9 @@ KEEPS: Final = """bus.register("keeper", thread=bus.thread(),
 
 def memories() -> dict[str, Any]:
     """Return the shared memory of each process, by name."""
-    told = read("shm")
-    assert (told["bus"], told["machine"]) == ("bus1", "machine")
-    return {each["process"]: each["shared_memory"] for each in told["processes"]}
+    output = read("shm")
+    assert (output["bus"], output["machine"]) == ("bus1", "machine")
+    return {each["process"]: each["shared_memory"] for each in output["processes"]}
 
 
 def keep(sender: Far, keeper: Far, count: int) -> None:

@@ -322,8 +322,8 @@ def test_a_user_who_types_sees_at_once_that_no_peer_is_left(url: str) -> None:
             reports = there.stderr
             with BusSocket() as node:
                 node.dial(address_of(there))
-                told = "bus: connected; type lines to send, Ctrl-D to end\n"
-                assert reports.readline() == told
+                reported = "bus: connected; type lines to send, Ctrl-D to end\n"
+                assert reports.readline() == reported
                 os.write(terminal, b"x\n")
                 assert node.receive(LIMIT_S) == b"x"
             with Threads() as threads:

@@ -48,9 +48,9 @@ def test_text_is_escaped_where_the_output_cannot_carry_it(
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
 
     with program("call", "echo", '"ü\U0001f600"') as calling:
-        told = calling.communicate(timeout=LIMIT_S)
+        output = calling.communicate(timeout=LIMIT_S)
 
-    assert told == ('"\\u00fc\\ud83d\\ude00"\n', "")
+    assert output == ('"\\u00fc\\ud83d\\ude00"\n', "")
 
 
 def test_call_prints_values_that_json_cannot_express(alpha: Far) -> None:
@@ -223,7 +223,7 @@ def test_listening_that_cannot_write_is_one_line(beta: Far) -> None:
 @pytest.mark.deep
 def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
     alpha("made.update(clock=bus.register('clock'))")
-    heard: list[str] = []
+    received: list[str] = []
 
     with program("listen", "clock") as listening:
         assert listening.stdout is not None
@@ -233,11 +233,11 @@ def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
         peers = f"len({remote}.subscribed_peers(made['clock']._entry))"
         until(lambda: alpha(peers) == 1, "it listens")
         alpha("made['clock'].notify(1)")
-        heard.append(listening.stdout.readline())
+        received.append(listening.stdout.readline())
         listening.send_signal(signal.SIGINT)
         complaints = listening.stderr.read()
 
-    assert heard == ["clock 1\n"]
+    assert received == ["clock 1\n"]
     assert (listening.returncode, complaints) == (0, "")
 
 
@@ -284,12 +284,14 @@ def test_wait_for_waits_no_longer_than_its_timeout(
 ) -> None:
     """If the name of the bus is mistyped, the error says that no process is on it."""
     nobody = f"no program of bus 'bus1' runs: looked in {own_run_directory}/bus1"
-    told = f"bus: {nobody}; waiting\nbus: {nobody}: waited for 0.2 s\n"
+    reported = f"bus: {nobody}; waiting\nbus: {nobody}: waited for 0.2 s\n"
     if there:
         request.getfixturevalue("alpha")
-        told = "bus: no task has the name 'nobody' on bus 'bus1': waited for 0.2 s\n"
+        reported = (
+            "bus: no task has the name 'nobody' on bus 'bus1': waited for 0.2 s\n"
+        )
 
     result = verb("wait-for", "nobody", "--timeout", "0.2")
 
     assert (result.exit_code, result.stdout) == (124, "")
-    assert result.stderr == told
+    assert result.stderr == reported

@@ -229,9 +229,9 @@ def test_top_names_an_unresponsive_process_at_each_look(beta: Far) -> None:
 def test_the_last_look_says_how_it_ends(
     errors: list[BusError | None], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: dict[str, Any] = {"process": "alpha", "role": "master", "gave_up": 0}
-    told |= {"threads": [], "relays": []}
-    looks = [Answers([told], {"beta": error} if error else {}) for error in errors]
+    reported: dict[str, Any] = {"process": "alpha", "role": "master", "gave_up": 0}
+    reported |= {"threads": [], "relays": []}
+    looks = [Answers([reported], {"beta": error} if error else {}) for error in errors]
     monkeypatch.setattr(looking, "query_own_machine", Mock(side_effect=looks))
 
     result = verb("top", "--count", "2", "--interval", "0.1")

@@ -65,7 +65,7 @@ def ended_by_notifying(listening: subprocess.Popen[str], far: Far, task: str) ->
         far(f"made['{task}'].notify({{'from': '{task}'}})")
         return listening.poll() is not None
 
-    until(over, "it has heard enough")
+    until(over, "it has read enough")
     answer, complaints = listening.communicate(timeout=LIMIT_S)
     assert complaints == ""
     return answer

@@ -37,7 +37,7 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[int, str]:
+def reported() -> tuple[int, str]:
     """Return the exit code and the output of ``bus conformance``."""
     ran = subprocess.run(
         [
@@ -54,9 +54,9 @@ def told() -> tuple[int, str]:
     return ran.returncode, ran.stdout
 
 
-def test_naive_broker_fails_exactly_these(told: tuple[int, str]) -> None:
+def test_naive_broker_fails_exactly_these(reported: tuple[int, str]) -> None:
     """Each failed clause follows from a mistake, and each mistake is found."""
-    code, text = told
+    code, text = reported
     failed = text[text.index("\nfailed: ") : text.index("\nnot offered: ")]
 
     assert code == 1
@@ -65,10 +65,10 @@ def test_naive_broker_fails_exactly_these(told: tuple[int, str]) -> None:
     )
 
 
-def test_naive_broker_is_driven_by_the_explorer(told: tuple[int, str]) -> None:
+def test_naive_broker_is_driven_by_the_explorer(reported: tuple[int, str]) -> None:
     """The output says which driver was used."""
     pattern = r"^scenarios: \d+ under the explorer, \d on real threads$"
-    assert re.search(pattern, told[1], re.MULTILINE)
+    assert re.search(pattern, reported[1], re.MULTILINE)
 
 
 def _but_for_gaps(shown: str) -> str:
@@ -77,21 +77,22 @@ def _but_for_gaps(shown: str) -> str:
     return r"(?m:^)" + r"(?:.*\n)+?".join(map(re.escape, pieces))
 
 
-def test_the_page_shows_this_very_verdict(told: tuple[int, str]) -> None:
+def test_the_page_shows_this_very_verdict(reported: tuple[int, str]) -> None:
     """The output on the page about testing one's own broker is the real output."""
     page = (ROOT / "docs" / "how-to" / "test-your-own-broker.md").read_text()
     verdict, story = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
-    printed = told[1][told[1].index("conformance of ") :]
+    printed = reported[1][reported[1].index("conformance of ") :]
 
     assert re.fullmatch(_but_for_gaps(verdict), printed)
-    assert re.search(_but_for_gaps(story), told[1])
+    assert re.search(_but_for_gaps(story), reported[1])
 
 
-def test_the_output_shows_the_story_of_a_failure(told: tuple[int, str]) -> None:
+def test_the_output_shows_the_story_of_a_failure(reported: tuple[int, str]) -> None:
     """It shows the clause, the expected result, and the steps to the failure."""
     assert (
-        "QB-RDV-6: Of several connects on one port the one that came first" in told[1]
+        "QB-RDV-6: Of several connects on one port the one that came first"
+        in reported[1]
     )
-    assert "passed over by a later one" in told[1]
-    assert "examples/naive_broker.py:" in told[1]
+    assert "passed over by a later one" in reported[1]
+    assert "examples/naive_broker.py:" in reported[1]

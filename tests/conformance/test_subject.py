@@ -58,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ("nothing.py:factory", "there is no file nothing.py"),
         ("./nothing:factory", "there is no file nothing"),
@@ -76,14 +76,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_load_reports_a_subject_that_cannot_be_tested_in_one_line(
-    folder: Path, source: str, told: str
+    folder: Path, source: str, reported: str
 ) -> None:
     """The line has the argument and the error."""
     with pytest.raises(SubjectError) as caught:
         load(source, SCENARIOS)
 
     text = str(caught.value)
-    assert told in text
+    assert reported in text
     assert source in text
     assert "\n" not in text
 

@@ -48,7 +48,7 @@ class Scene:
     collector: Collector
     queue: MessageQueue  # the worker's end
     served: MessageQueue  # the collector's
-    told: list[Event]
+    reported: list[Event]
     paused: list[str]
 
     def send(self, *messages: Content) -> Receipt:
@@ -61,17 +61,17 @@ class Scene:
 @contextmanager
 def serving(files: int) -> Iterator[Scene]:
     """Give a scene; at the end the worker hangs up, and all reports are in."""
-    told: list[Event] = []
+    reported: list[Event] = []
     paused: list[str] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=files, workers=1, paused=paused.append)
         console = bus.register("console", thread=bus.here())
         console.subscribe(
-            "collector", lambda message: told.append(sent(message.payload))
+            "collector", lambda message: reported.append(sent(message.payload))
         )
         with Threads() as threads:
             threads.start(collector.serve, far)
-            yield Scene(collector, near, far, told, paused)
+            yield Scene(collector, near, far, reported, paused)
             near.disconnect()
         serve(bus, lambda: not is_there(bus, "collector"), "it leaves with the last")
         while bus.here().poll(0):
@@ -84,7 +84,7 @@ def test_keeps_a_file_and_tells_of_it() -> None:
 
     assert scene.collector.inventories[1].sizes == {0: 3}
     assert scene.collector.inventories[1].digests == {0: HEAD.digest}
-    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+    assert scene.reported == [Took(1, 0, 3), PassDone(1)]
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_the_collector_asks_again_for_a_file_that_contradicts_its_head(
         assert scene.send(*damaged) == Again()
         assert scene.send(*FILE) == Stored()
 
-    assert scene.told == [Damaged("worker/1"), Took(1, 0, 3), PassDone(1)]
+    assert scene.reported == [Damaged("worker/1"), Took(1, 0, 3), PassDone(1)]
 
 
 def test_a_head_that_comes_twice_does_no_harm() -> None:
     with serving(files=1) as scene:
         assert scene.send(HEAD, *FILE) == Stored()
 
-    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+    assert scene.reported == [Took(1, 0, 3), PassDone(1)]
 
 
 def test_the_collector_notes_an_unread_file_and_completes_the_pass() -> None:
@@ -115,7 +115,7 @@ def test_the_collector_notes_an_unread_file_and_completes_the_pass() -> None:
         assert scene.send(MISSED) == Stored()
 
     assert scene.collector.inventories[1].unread == {1: "No such file"}
-    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+    assert scene.reported == [Took(1, 0, 3), PassDone(1)]
 
 
 def test_a_file_that_comes_once_more_completes_nothing() -> None:
@@ -125,17 +125,17 @@ def test_a_file_that_comes_once_more_completes_nothing() -> None:
         scene.send(MISSED)
         scene.send(*FILE)
 
-    assert scene.told.count(PassDone(1)) == 1
-    assert scene.told[-2] == PassDone(1)
+    assert scene.reported.count(PassDone(1)) == 1
+    assert scene.reported[-2] == PassDone(1)
 
 
 def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=1, workers=1)
         console = bus.register("console", thread=bus.here())
         console.subscribe(
-            "collector", lambda message: told.append(sent(message.payload))
+            "collector", lambda message: reported.append(sent(message.payload))
         )
         near.send(encode(FILE[0]))
         near.send(encode(FILE[1]))
@@ -143,8 +143,8 @@ def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
 
         collector.serve(far)
 
-        serve(bus, lambda: told, "it tells")
-    assert told == [HungUp("worker/1", 2, 0)]
+        serve(bus, lambda: reported, "it tells")
+    assert reported == [HungUp("worker/1", 2, 0)]
     assert collector.inventories == {}
 
 
@@ -153,7 +153,7 @@ def test_messages_received_before_a_disconnect_do_not_count_as_drained() -> None
         scene.queue.send(encode(HEAD))
         until(lambda: scene.served.stats().received == 1, "it is received")
 
-    assert scene.told == [HungUp("worker/1", 0, 0)]
+    assert scene.reported == [HungUp("worker/1", 0, 0)]
 
 
 def test_a_worker_that_pauses_in_mid_stream_is_reported_and_may_go_on() -> None:
@@ -161,11 +161,11 @@ def test_a_worker_that_pauses_in_mid_stream_is_reported_and_may_go_on() -> None:
         head, first, last = FILE
         for message in (head, first, Paused()):
             scene.queue.send(encode(message))
-        until(lambda: scene.paused == ["worker/1"], "it is told who pauses")
+        until(lambda: scene.paused == ["worker/1"], "the pausing worker is reported")
 
         assert scene.send(last) == Stored()
 
-    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+    assert scene.reported == [Took(1, 0, 3), PassDone(1)]
 
 
 def test_a_worker_that_is_lost_did_not_hang_up() -> None:
@@ -174,4 +174,4 @@ def test_a_worker_that_is_lost_did_not_hang_up() -> None:
         until(lambda: not scene.served.pending, "it is received")
         scene.queue.disconnect(error=ConnectionError("lost"))
 
-    assert scene.told == []
+    assert scene.reported == []

@@ -157,10 +157,10 @@ def test_no_worker_gets_a_file_before_all_awaited_ones_are_present() -> None:
         work_list = WorkList(2, lambda: False)
         Lister(bus, work_list, awaited=("worker/a", "worker/b"))
         second = Hand(bus, "b", here, "takes its time")
-        heard: list[bool] = []
+        received: list[bool] = []
         seer = bus.register("seer", thread=here)
-        seer.watch("worker/b", lambda presence: heard.append(presence.here))
-        serve(bus, lambda: heard, "the first one is seen")
+        seer.watch("worker/b", lambda presence: received.append(presence.here))
+        serve(bus, lambda: received, "the first one is seen")
         assert second.given == []
 
         first = Hand(bus, "a", here, "takes its time")

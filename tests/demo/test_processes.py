@@ -47,17 +47,17 @@ def _run(
     seconds: float = 0.0,
     on_event: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outcome, CheckResult, list[Event]]:
-    told: list[Event] = []
+    reported: list[Event] = []
 
     def tell(each: Event) -> None:
-        told.append(each)
+        reported.append(each)
         on_event(each)
 
     journals = tmp_path / "journal"
     outcome = take_inventory(
         files, journals, processes=count, seconds=seconds, on_event=tell
     )
-    return outcome, check(open_journals(journals)), told
+    return outcome, check(open_journals(journals)), reported
 
 
 def _left_behind() -> list[str]:
@@ -69,13 +69,13 @@ def _left_behind() -> list[str]:
 def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     folder: Path, tmp_path: Path
 ) -> None:
-    outcome, result, told = _run(list_files(folder), tmp_path, 4)
+    outcome, result, reported = _run(list_files(folder), tmp_path, 4)
 
     assert [comparison.equal for comparison in outcome.comparisons] == [True]
     assert outcome.inventories[0].files == 20
-    [left] = [event for event in told if isinstance(event, HungUp)]
+    [left] = [event for event in reported if isinstance(event, HungUp)]
     assert left.worker == "worker/2"
-    rescued = [event for event in told if isinstance(event, Rescued)]
+    rescued = [event for event in reported if isinstance(event, Rescued)]
     assert {event.worker for event in rescued} == {"worker/1"}
     assert {event.told for event in rescued} <= {"in doubt", "peer lost"}
     assert all(event.by in {"worker/2", "worker/3"} for event in rescued)
@@ -100,12 +100,12 @@ def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
     for number in range(100):
         (root / f"{number:02}").write_bytes(b"%d" % number * 99)
 
-    outcome, result, told = _run(list_files(root), tmp_path, 4)
+    outcome, result, reported = _run(list_files(root), tmp_path, 4)
 
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
-    [left] = [event for event in told if isinstance(event, HungUp)]
-    rescued = [event for event in told if isinstance(event, Rescued)]
+    [left] = [event for event in reported if isinstance(event, HungUp)]
+    rescued = [event for event in reported if isinstance(event, Rescued)]
     assert left.worker == "worker/2"
     assert left.unfinished >= 80 or len(outcome.inventories) > 1
     assert {event.worker for event in rescued} == {"worker/1"}
@@ -116,12 +116,12 @@ def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
-    outcome, result, told = _run(list_files(folder), tmp_path, 2)
+    outcome, result, reported = _run(list_files(folder), tmp_path, 2)
 
     assert outcome.equal
     assert result.verdict is Verdict.PASS
     assert all(each.closed for each in result.facts)
-    assert not any(isinstance(event, HungUp | Rescued) for event in told)
+    assert not any(isinstance(event, HungUp | Rescued) for event in reported)
 
 
 @pytest.mark.parametrize("content", [b"", b"x"], ids=["empty", "short"])
@@ -131,11 +131,11 @@ def test_one_file_is_enough_to_be_killed_in(tmp_path: Path, content: bytes) -> N
     root.mkdir()
     (root / "only").write_bytes(content)
 
-    outcome, result, told = _run(list_files(root), tmp_path, 3)
+    outcome, result, reported = _run(list_files(root), tmp_path, 3)
 
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
-    [rescued] = [event for event in told if isinstance(event, Rescued)]
+    [rescued] = [event for event in reported if isinstance(event, Rescued)]
     assert (rescued.worker, rescued.index, rescued.by) == ("worker/1", 0, "worker/2")
 
 
@@ -145,21 +145,21 @@ def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) 
     for path in folder.iterdir():
         path.unlink()
 
-    outcome, result, told = _run(files, tmp_path, 3)
+    outcome, result, reported = _run(files, tmp_path, 3)
 
     assert len(outcome.inventories[0].unread) == 20
     assert result.verdict is Verdict.PASS, result.violations
-    assert any(isinstance(event, Rescued) for event in told)
+    assert any(isinstance(event, Rescued) for event in reported)
 
 
 @pytest.mark.deep
 def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None:
-    outcome, result, told = _run(list_files(folder), tmp_path, 3, seconds=1.5)
+    outcome, result, reported = _run(list_files(folder), tmp_path, 3, seconds=1.5)
 
     assert len(outcome.inventories) > 1
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
-    rescued = [event for event in told if isinstance(event, Rescued)]
+    rescued = [event for event in reported if isinstance(event, Rescued)]
     assert 1 <= len(rescued) <= 2  # the files assigned to it at the time
     assert len([each for each in result.facts if not each.closed]) == 1
 

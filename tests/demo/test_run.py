@@ -40,15 +40,17 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
     folder: Path, tmp_path: Path
 ) -> None:
     files = list_files(folder)
-    told: list[Event] = []
+    reported: list[Event] = []
 
-    outcome = take_inventory(files, tmp_path / "journal", on_event=told.append)
+    outcome = take_inventory(files, tmp_path / "journal", on_event=reported.append)
 
     assert [comparison.equal for comparison in outcome.comparisons] == [True]
     assert outcome.inventories[0].files == 30
-    assert len([event for event in told if isinstance(event, Took)]) == 30
-    assert told.count(PassDone(1)) == 1
-    assert not any(isinstance(each, Took) for each in told[told.index(PassDone(1)) :])
+    assert len([event for event in reported if isinstance(event, Took)]) == 30
+    assert reported.count(PassDone(1)) == 1
+    assert not any(
+        isinstance(each, Took) for each in reported[reported.index(PassDone(1)) :]
+    )
     result = check(open_journals(tmp_path / "journal"))
     assert result.verdict is Verdict.PASS
     # The rules of the bus have nothing to check: its traffic is not recorded.
@@ -58,7 +60,7 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
 def test_a_worker_that_disconnects_is_reported_and_another_does_its_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     gone = threading.Event()
     read = FileList.read
 
@@ -69,7 +71,7 @@ def test_a_worker_that_disconnects_is_reported_and_another_does_its_file(
         return read(files, index)
 
     def tell(event: Event) -> None:
-        told.append(event)
+        reported.append(event)
         if isinstance(event, HungUp):
             gone.set()
 
@@ -77,7 +79,7 @@ def test_a_worker_that_disconnects_is_reported_and_another_does_its_file(
 
     outcome = take_inventory(list_files(folder), tmp_path / "journal", on_event=tell)
 
-    [left] = [event for event in told if isinstance(event, HungUp)]
+    [left] = [event for event in reported if isinstance(event, HungUp)]
     assert left.worker == LEAVER
     assert left.unfinished in outcome.inventories[0].digests
 
@@ -96,17 +98,17 @@ def test_no_news_is_dropped_for_a_console_that_is_slow(tmp_path: Path) -> None:
     room = BusConfig().task_fifo_messages
     for number in range(room + 50):
         (root / f"{number}").touch()
-    told: list[Event] = []
+    reported: list[Event] = []
 
     def slow(event: Event) -> None:
-        if not told:
+        if not reported:
             until(lambda: _unread_by_console() == room, "it has no more room")
-        told.append(event)
+        reported.append(event)
 
     take_inventory(list_files(root), tmp_path / "journal", on_event=slow)
 
-    assert len([each for each in told if isinstance(each, Took)]) == room + 50
-    assert told[-1] == PassDone(1)
+    assert len([each for each in reported if isinstance(each, Took)]) == room + 50
+    assert reported[-1] == PassDone(1)
 
 
 def _unread_by_console() -> int:
@@ -177,13 +179,13 @@ def test_an_interrupted_run_ends_all_its_threads(
 def test_a_file_damaged_on_the_way_is_reported_and_sent_again(
     folder: Path, tmp_path: Path
 ) -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
 
     outcome = take_inventory(
-        list_files(folder), tmp_path / "journal", fault="lost", on_event=told.append
+        list_files(folder), tmp_path / "journal", fault="lost", on_event=reported.append
     )
 
-    assert told.count(Damaged(LEAVER)) == 1
+    assert reported.count(Damaged(LEAVER)) == 1
     assert outcome.inventories[0].unread == {}
 
 

@@ -117,16 +117,16 @@ def test_an_outage_goes_by_what_the_bus_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outage, "AFTER_S", 0.0)
-    heard: list[Incoming] = []
+    received: list[Incoming] = []
     with memory_bus(config=BusConfig(encoders=ENCODERS)) as bus:
         one = _outage(bus, Plug(bus), [])
         console = bus.register("console", thread=bus.here())
-        console.subscribe(CABLE, heard.append)
+        console.subscribe(CABLE, received.append)
         one.start()
-        serve(bus, lambda: one.has_ended and len(heard) == 4, "it is over")
+        serve(bus, lambda: one.has_ended and len(received) == 4, "it is over")
         one.stop()
 
-    steps = [sent(each.payload) for each in heard]
+    steps = [sent(each.payload) for each in received]
     assert [each.event for each in steps] == ["cut", "lost", "healed", "restored"]
     assert one.failure == ""
     assert one.times is not None
@@ -210,8 +210,8 @@ def test_all_is_done_and_kept_though_the_link_is_cut_once(
         " kitchen (this process, worker/1, worker/2) and cellar (worker/3, worker/4)"
     )
     steps = ("the link between kitchen and cellar is cut", "after ", "after ")
-    told = [line for line in lines if line.startswith(steps)]
-    assert [line.partition(" s")[2] for line in told[1:]] == [
+    reported = [line for line in lines if line.startswith(steps)]
+    assert [line.partition(" s")[2] for line in reported[1:]] == [
         " of silence, kitchen reports each worker in cellar lost",
         ", the link is whole again",
     ]

@@ -65,13 +65,13 @@ def at_work(files: FileList, **part: Any) -> Iterator[tuple[Bus, MessageQueue]]:
 
 def give(bus: Bus, index: int) -> Callable[[], Response]:
     """Command a file; return a function that waits for the result."""
-    heard: list[Response] = []
+    received: list[Response] = []
     lister = bus.register(f"lister{index}", thread=bus.here())
-    lister.command("worker/1", Give(1, index), on_response=heard.append)
+    lister.command("worker/1", Give(1, index), on_response=received.append)
 
     def outcome() -> Response:
-        serve(bus, lambda: heard, "it answers")
-        return heard[0]
+        serve(bus, lambda: received, "it answers")
+        return received[0]
 
     return outcome
 

@@ -69,25 +69,27 @@ def test_a_fault_is_found_within_a_few_schedules(
 def test_the_chapter_shows_the_story_that_the_command_prints(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = dict(_TOLD.findall(_CHAPTER.read_text(encoding="utf-8")))
+    output = dict(_TOLD.findall(_CHAPTER.read_text(encoding="utf-8")))
 
     main([name])
 
-    assert capsys.readouterr().out == told[name]
+    assert capsys.readouterr().out == output[name]
 
 
 @pytest.mark.parametrize("name", _FAULTS)
 def test_the_command_at_the_end_of_a_story_repeats_it(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = dict(_TOLD.findall(_CHAPTER.read_text(encoding="utf-8")))
+    output = dict(_TOLD.findall(_CHAPTER.read_text(encoding="utf-8")))
     (command,) = re.findall(
-        r"^replay with: python -m queuebroker\.testing (.+)$", told[name], re.MULTILINE
+        r"^replay with: python -m queuebroker\.testing (.+)$",
+        output[name],
+        re.MULTILINE,
     )
 
     assert main(command.split()) == 1
 
-    assert capsys.readouterr().out == told[name]
+    assert capsys.readouterr().out == output[name]
 
 
 # The corrections in the chapter: text, and its replacement.

@@ -29,8 +29,8 @@ __all__ = [
     "arrives",
     "bus",
     "gone",
-    "heard",
     "inside",
+    "received",
     "sent",
     "taken",
 ]
@@ -110,7 +110,7 @@ def answered(mid: int) -> list[Entry]:
     ]
 
 
-def heard() -> list[Entry]:
+def received() -> list[Entry]:
     """A notifies; B and C in the other process receive it."""
     there = process(1)
     arrival = [
@@ -129,7 +129,7 @@ BUS_CLEAN: Mapping[str, History] = {
     "nobody sent anything": bus(),
     "all within a process": bus(*inside(1, 2), *taken(1, 2)),
     "over a link": bus(*sent(1), *sent(2), *arrives(1), *arrives(2)),
-    "a notification that two hear": bus(*heard()),
+    "a notification that two hear": bus(*received()),
     "answers in another order": bus(
         *inside(1, 2), *taken(1, 2), *answered(2), *answered(1)
     ),
@@ -174,7 +174,9 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
     "a notification delivered twice": (
         "B1",
         "twice",
-        bus(*heard(), step(RecordKind.DELIVER, A, 1, C, journal=1, hop=1, flags=NOTE)),
+        bus(
+            *received(), step(RecordKind.DELIVER, A, 1, C, journal=1, hop=1, flags=NOTE)
+        ),
         (A, "notification", 1, C),
     ),
     "an answer delivered twice": (

@@ -130,12 +130,12 @@ BUS_FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
 def plant_on_bus(history: History, fault: str, rng: Random) -> Key | None:
     """Plant a fault, if there is a place for it; return the violation it causes."""
     try:
-        told = BUS_FAULTS[fault](history, rng)
+        reported = BUS_FAULTS[fault](history, rng)
     except ValueError:
-        told = None  # an earlier fault removed the records that this one needs
+        reported = None  # an earlier fault removed the records that this one needs
     history.number()
-    if told is None:
+    if reported is None:
         return None
-    rule, entry, by_n = told
+    rule, entry, by_n = reported
     place = entry.destination, entry.port, entry.n if by_n else None, None
     return rule, *place, entry.origin, SORTS[entry.flags]

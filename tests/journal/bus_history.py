@@ -71,7 +71,7 @@ class _Message:
     destination: int
     hop: int = 0
 
-    def told(
+    def entry(
         self, kind: RecordKind, journal: int, reason: BusReason | None = None
     ) -> Entry:
         who = self.origin, self.mid, self.destination
@@ -228,7 +228,7 @@ class _Bus:
         journal: int,
         reason: BusReason | None = None,
     ) -> None:
-        self.history.entries.append(message.told(kind, journal, reason))
+        self.history.entries.append(message.entry(kind, journal, reason))
 
 
 def home(registration: int) -> int:

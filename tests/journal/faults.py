@@ -224,11 +224,11 @@ def plant(history: History, fault: str, rng: Random) -> Key | None:
     Record numbers change with it: a key with an `n` is valid until the next fault is
     planted.
     """
-    told = FAULTS[fault](history, rng)
-    if told is None:
+    reported = FAULTS[fault](history, rng)
+    if reported is None:
         return None
     history.number()
-    rule, entry, by_seq, by_n = told
+    rule, entry, by_seq, by_n = reported
     return (
         rule,
         entry.flow,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from bus.journal.writer import Journal
 
-__all__ = ["SLOTS", "SMALL", "SPARES", "only", "spares_ready", "tell", "told"]
+__all__ = ["SLOTS", "SMALL", "SPARES", "only", "records_of", "spares_ready", "tell"]
 
 SMALL: Final = 16 << 10  # the smallest segment: 153 records
 SLOTS: Final = (SMALL - 4096) // 80
@@ -22,7 +22,7 @@ SPARES: Final = 8  # of small segments, kept ready
 
 def tell(journal: Journal, **fields: Any) -> None:
     """Report one operation to a journal, a send unless specified otherwise."""
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "operation": Operation.SEND,
         "channel": 7,
         "direction": 1,
@@ -35,7 +35,7 @@ def tell(journal: Journal, **fields: Any) -> None:
         "port": 5,
         "reason": Reason.NONE,
     }
-    journal.observe(*(told | fields).values())
+    journal.observe(*(entry | fields).values())
 
 
 def only(folder: Path) -> StoredJournal:
@@ -43,7 +43,7 @@ def only(folder: Path) -> StoredJournal:
     return journal
 
 
-def told(journal: StoredJournal) -> list[Record]:
+def records_of(journal: StoredJournal) -> list[Record]:
     """Return the records of operations, without the journal's own."""
     return [record for record in journal.records() if record.kind >= 16]
 

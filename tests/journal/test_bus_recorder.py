@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
 
 
-def told(
+def reported(
     folder: Path, tell: Callable[[BusRecorder], None]
 ) -> tuple[StoredJournal, list[Record]]:
     """Return the records between the journal's first record and its last."""
@@ -36,7 +36,7 @@ def told(
 def test_a_step_of_a_message_has_its_origin_number_and_destination(
     tmp_path: Path,
 ) -> None:
-    _, (one,) = told(
+    _, (one,) = reported(
         tmp_path,
         lambda recorder: recorder(
             BusOperation.DISCARD,
@@ -66,7 +66,7 @@ def test_a_registration_is_recorded_with_its_name(tmp_path: Path) -> None:
         recorder.on_moved(5)
         recorder.on_deregistered(5)
 
-    stored, records = told(tmp_path, tell)
+    stored, records = reported(tmp_path, tell)
 
     assert [
         (kind_name(one.kind), one.flow, one.origin, stored.name(one.task))
@@ -79,7 +79,7 @@ def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> N
         recorder.link_up(12, "here", "worker")
         recorder.link_down(12, "here", "worker", BusReason.DIED)
 
-    stored, records = told(tmp_path, tell)
+    stored, records = reported(tmp_path, tell)
 
     assert [
         (one.kind, one.mid, stored.name(one.task), stored.name(one.peer), one.reason)

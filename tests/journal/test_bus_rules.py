@@ -30,8 +30,8 @@ from tests.journal.bus_by_hand import (
     answered,
     arrives,
     bus,
-    heard,
     inside,
+    received,
     sent,
     taken,
 )
@@ -100,7 +100,7 @@ def test_an_answer_has_no_turn_that_could_be_checked() -> None:
 @pytest.mark.parametrize(
     ("steps", "counts"),
     [
-        (heard(), (2, 1, 2, 2)),
+        (received(), (2, 1, 2, 2)),
         (sent(1, to=process(1), flags=NOTE), (0, 1, 1, 0)),
     ],
     ids=["delivered to two", "lost on the way"],
@@ -118,7 +118,7 @@ def test_a_notification_counts_once_for_each_delivery(
 def test_a_process_and_its_only_name_are_shown_as_they_are() -> None:
     twice = step(RecordKind.DELIVER, A, 1, process(1), journal=1, hop=1, flags=NOTE)
     names = {A: "log", B: "_bus/far"}
-    (one,) = checked(bus(*heard(), twice, names=names)).violations
+    (one,) = checked(bus(*received(), twice, names=names)).violations
 
     assert (one.sender, one.receiver) == ("log", "process far")
 

@@ -17,7 +17,7 @@ from bus.journal.stored_segment import read_segment
 from bus.journal.supply import Supply
 from bus.journal.writer import Journal
 from tests.journal.segments import first_header, write
-from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.strikes import Blow, everywhere
 from tests.support import until
 
@@ -157,7 +157,7 @@ def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
             assert facts.closed
             assert (facts.segments, facts.sealed, facts.damaged) == (2, 2, 0)
             assert facts.gaps <= 1
-            seqs = [record.seq for record in told(only(folder))]
+            seqs = [record.seq for record in records_of(only(folder))]
             seqs = [seq for seq in seqs if seq != SLOTS]
             assert seqs == [*range(1, SLOTS), SLOTS + 1]
 

@@ -55,8 +55,8 @@ def test_a_death_explains_messages_in_flight_and_nothing_else(name: str) -> None
 
     result = judged(history, {0: KILLED})
 
-    told = [(one.rule, one.case, one.seq) for one in result.violations]
-    assert told == expected
+    reported = [(one.rule, one.case, one.seq) for one in result.violations]
+    assert reported == expected
     assert {one.verdict for one in result.violations} <= {Verdict.FAIL}
     broken = {rule: Verdict.FAIL for rule, _, _ in expected}
     assert verdicts(result) == held(result) | broken
@@ -77,13 +77,13 @@ NOT_THE_DEATH: Mapping[str, tuple[Entry, Condition]] = {
 
 @clause("J1")
 @pytest.mark.parametrize(
-    ("told", "condition"), NOT_THE_DEATH.values(), ids=NOT_THE_DEATH
+    ("reported", "condition"), NOT_THE_DEATH.values(), ids=NOT_THE_DEATH
 )
 def test_a_record_that_does_not_prove_its_death_ends_no_journal(
-    told: Entry, condition: Condition
+    reported: Entry, condition: Condition
 ) -> None:
     """Its process may live: the journal has no end."""
-    result = judged(killed_with(told), {0: condition})
+    result = judged(killed_with(reported), {0: condition})
 
     assert [(one.rule, one.case) for one in result.violations] == [("J1", "open")]
     assert result.verdict is Verdict.UNKNOWN
@@ -206,12 +206,12 @@ def test_a_death_is_recorded_with_process_and_machine(tmp_path: Path) -> None:
         journal.record_death(13, machine="there")
 
     (stored,) = open_journals(tmp_path)
-    told = [
+    reported = [
         (one.mid, stored.name(one.task), stored.name(one.peer), one.reason)
         for one in stored.records()
         if one.kind == RecordKind.LINK_DOWN
     ]
-    assert told == [
+    assert reported == [
         (12, "worker", "here", BusReason.DIED),
         (13, "", "there", BusReason.DIED),
     ]

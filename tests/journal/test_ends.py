@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.journal.reader import open_journals
-from tests.journal.telling import only, told
+from tests.journal.telling import only, records_of
 from tests.processes import run, start
 from tests.support import until
 
@@ -64,7 +64,7 @@ def test_a_killed_writer_has_lost_nothing_it_had_written(tmp_path: Path) -> None
     facts = stored.facts()
     assert (facts.closed, facts.sealed, facts.damaged) == (False, 0, 0)
     by_flow: dict[int, list[Record]] = {}
-    for record in told(stored):
+    for record in records_of(stored):
         by_flow.setdefault(record.flow, []).append(record)
     for written, (_, records) in zip(done(), sorted(by_flow.items()), strict=True):
         seqs = [record.seq for record in records]
@@ -103,7 +103,7 @@ def test_a_thread_that_outlives_main_is_recorded_to_its_end(tmp_path: Path) -> N
 
     assert run(code, tmp_path) == (3, "", "")
 
-    assert [record.kind for record in told(only(tmp_path))] == [77]
+    assert [record.kind for record in records_of(only(tmp_path))] == [77]
     assert only(tmp_path).facts().conclusive
 
 
@@ -190,12 +190,12 @@ def test_a_forked_child_records_in_a_folder_of_its_own(tmp_path: Path) -> None:
 
     journals = open_journals(tmp_path)
     seen = {
-        tuple((record.seq, each.name(record.task)) for record in told(each))
+        tuple((record.seq, each.name(record.task)) for record in records_of(each))
         for each in journals
     }
     assert seen == {((1, "parent"), (4, "parent")), ((2, "child"), (3, "parent"))}
     assert all(each.facts().complete for each in journals)
-    flows = [{record.flow for record in told(each)} for each in journals]
+    flows = [{record.flow for record in records_of(each)} for each in journals]
     assert flows[0].isdisjoint(flows[1])
 
 

@@ -16,7 +16,7 @@ from bus.journal.stored_segment import read_segment
 from bus.journal.supply import RETIRED_MAX, Supply, Tally
 from bus.journal.writer import Journal
 from tests.journal.segments import first_header, write
-from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ def test_a_writer_draws_again_after_its_segment_was_sealed(
         assert journal.lost == 0
 
     stored = only(tmp_path)
-    assert [(r.n, r.seq) for r in told(stored) if r.kind == 77] == [(SLOTS + 2, 5)]
+    assert [(r.n, r.seq) for r in records_of(stored) if r.kind == 77] == [
+        (SLOTS + 2, 5)
+    ]
     assert stored.facts().holes == stored.facts().gaps == 1
     assert stored.facts().damaged == 0
 
@@ -230,7 +232,7 @@ def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itse
         assert journal.lost == 1
 
     stored = only(tmp_path)
-    assert [r.seq for r in told(stored)] == list(range(1, SLOTS + 2))
+    assert [r.seq for r in records_of(stored)] == list(range(1, SLOTS + 2))
     assert [r.seq for r in stored.records() if r.kind == RecordKind.LOST] == [1]
 
 

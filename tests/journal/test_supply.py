@@ -21,7 +21,7 @@ from bus.journal.rules import Verdict
 from bus.journal.supply import Tally
 from bus.journal.writer import Journal
 from specs.clauses import clause
-from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.processes import run
 from tests.support import LIMIT_S, Threads, switch_interval, until
 
@@ -72,7 +72,7 @@ def test_sixteen_threads_fill_every_slot(tmp_path: Path) -> None:
     assert facts.complete
     assert facts.records == 16 * each + 2
     by_flow: dict[int, list[int]] = {}
-    for record in told(stored):
+    for record in records_of(stored):
         by_flow.setdefault(record.flow, []).append(record.seq)
     assert len(by_flow) == 16
     assert all(seqs == list(range(1, each + 1)) for seqs in by_flow.values())
@@ -101,7 +101,7 @@ def test_sixteen_threads_change_segments_without_losing_a_record(
     facts = stored.facts()
     assert facts.complete
     assert facts.segments == facts.sealed > rounds * each * 16 // SLOTS
-    seen = sorted((record.flow, record.seq) for record in told(stored))
+    seen = sorted((record.flow, record.seq) for record in records_of(stored))
     flows = sorted({flow for flow, _ in seen})
     assert seen == list(itertools.product(flows, range(1, rounds * each + 1)))
 
@@ -124,7 +124,7 @@ def test_operations_that_outrun_the_spare_segments_are_counted_as_lost(
     assert facts.lost == lost
     assert sum(r.seq for r in records if r.kind == RecordKind.LOST) == lost
     assert facts.gaps == 0
-    assert len(told(stored)) + lost == 2999
+    assert len(records_of(stored)) + lost == 2999
     assert records[-1].kind == RecordKind.CLOSE
 
 
@@ -206,7 +206,7 @@ def test_a_full_disk_blocks_no_writer_and_is_reported(
     facts = only(tmp_path).facts()
     assert facts.lost == lost
     assert facts.closed
-    assert told(only(tmp_path))[-1].seq == 12 * SLOTS
+    assert records_of(only(tmp_path))[-1].seq == 12 * SLOTS
     result = check(open_journals(tmp_path))
     assert result.verdict is Verdict.UNKNOWN
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
@@ -317,9 +317,9 @@ def test_an_impossible_folder_is_named_with_the_setting(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError) as failed:
         Journal(tmp_path / "file" / "journals")
 
-    told = str(failed.value.strerror)
-    assert told.startswith(f"cannot record in '{tmp_path}/file/journals': Not a dir")
-    assert told.endswith(
+    message = str(failed.value.strerror)
+    assert message.startswith(f"cannot record in '{tmp_path}/file/journals': Not a dir")
+    assert message.endswith(
         "give Journal(directory=...) a folder that this process can write to"
     )
 
@@ -386,7 +386,7 @@ def test_where_names_cannot_be_written_they_are_unknown_which_is_logged_once(
     stored = only(tmp_path)
     (line,) = caplog.messages
     assert line.startswith(f"cannot write names to {journal.folder}/meta.jsonl")
-    assert [stored.name(record.task) for record in told(stored)] == ["", "known"]
+    assert [stored.name(record.task) for record in records_of(stored)] == ["", "known"]
     assert stored.facts().complete
     assert [p.startswith("cannot read 2 lines of") for p in stored.problems] == [True]
 

@@ -24,7 +24,7 @@ from specs.clauses import clause
 from tests.journal.deaths import KILLED, death
 from tests.journal.histories import Condition, History, clean, store
 from tests.journal.reading import facts, patch, stored
-from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_close_waits_for_a_writer_that_has_drawn_a_slot(
 
     assert waited == [slot[0]]
     assert only(tmp_path).facts().complete
-    assert 1000 in [record.seq for record in told(only(tmp_path))]
+    assert 1000 in [record.seq for record in records_of(only(tmp_path))]
 
 
 @clause("J1")

@@ -9,7 +9,7 @@ import pytest
 from bus.journal.format import RecordKind
 from bus.journal.writer import Journal
 from queuebroker.observer import Operation, Reason
-from tests.journal.telling import SMALL, only, spares_ready, tell, told
+from tests.journal.telling import SMALL, only, records_of, spares_ready, tell
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_an_operation_is_recorded_with_all_its_fields(tmp_path: Path) -> None:
         flow = journal.flow(9, 1)
 
     stored = only(tmp_path)
-    (record,) = told(stored)
+    (record,) = records_of(stored)
     assert record.kind == RecordKind.RECEIVE
     assert (record.flow, record.seq, record.size) == (flow, 4, 70_000)
     assert (record.depth, record.wait_us, record.port) == (2, 1234, 5)
@@ -60,7 +60,7 @@ def test_any_record_can_be_emitted(tmp_path: Path) -> None:
         journal.emit(77, task=journal.name("one"), peer=journal.name("two"), **fields)
 
     stored = only(tmp_path)
-    (record,) = told(stored)
+    (record,) = records_of(stored)
     assert record.kind == 77
     assert {name: getattr(record, name) for name in fields} == fields
     assert (stored.name(record.task), stored.name(record.peer)) == ("one", "two")
@@ -88,7 +88,7 @@ def test_before_a_match_there_is_no_channel(tmp_path: Path) -> None:
             journal, operation=Operation.ACCEPT_BEGIN, channel=0, direction=1, remote=""
         )
 
-    (record,) = told(only(tmp_path))
+    (record,) = records_of(only(tmp_path))
     assert record.flow == 1
     assert record.peer == 0
 
@@ -97,7 +97,7 @@ def test_no_port_is_recorded_as_zero(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         tell(journal, operation=Operation.BIND, channel=0, port=-1)
 
-    (record,) = told(only(tmp_path))
+    (record,) = records_of(only(tmp_path))
     assert record.port == 0
     assert only(tmp_path).facts().complete
 
@@ -118,7 +118,7 @@ def test_a_value_beyond_its_field_saturates(
     with Journal(tmp_path) as journal:
         tell(journal, **{field: value})
 
-    (record,) = told(only(tmp_path))
+    (record,) = records_of(only(tmp_path))
     assert getattr(record, name) == stored
     assert only(tmp_path).facts().complete
 
@@ -129,7 +129,7 @@ def test_the_flow_of_a_channel_beyond_the_base_counts_on(tmp_path: Path) -> None
             tell(journal, channel=channel, direction=0)
         last = journal.flow(2**31 - 1, 0)
 
-    assert [record.flow for record in told(only(tmp_path))] == [
+    assert [record.flow for record in records_of(only(tmp_path))] == [
         last,
         last + 2,
         last + 4,
@@ -160,7 +160,7 @@ def test_each_thread_has_a_number_and_a_name(tmp_path: Path) -> None:
         threads.join()
 
     stored = only(tmp_path)
-    names = {stored.thread(record.thread) for record in told(stored)}
+    names = {stored.thread(record.thread) for record in records_of(stored)}
     assert names == {each.name for each in running}
 
 
@@ -173,7 +173,12 @@ def test_names_without_end_are_recorded_as_unknown(
             tell(journal, local=name, remote="")
 
     stored = only(tmp_path)
-    assert [stored.name(record.task) for record in told(stored)] == ["a", "b", "", ""]
+    assert [stored.name(record.task) for record in records_of(stored)] == [
+        "a",
+        "b",
+        "",
+        "",
+    ]
 
 
 def test_the_clocks_are_read_again_and_again(

@@ -171,8 +171,8 @@ class Campaign:
             others = [each for each in crew.hosts() if each is not asker]
             if others:  # otherwise the only other host is joining, or dead
                 name = f"fast/{blow.chance.choice(others).name}"
-                came = asker.do("call", name)
-                assert came == "ok", f"{asker.life} asks {name}: {came}"
+                result = asker.do("call", name)
+                assert result == "ok", f"{asker.life} asks {name}: {result}"
 
     def _continue(self, blow: Blow) -> None:
         """Resume a stopped victim, once messages wait for it."""

@@ -142,10 +142,10 @@ class Member:
             wait_s = max(0.0, deadline - monotonic())
             if not select.select([pipe], [], [], wait_s)[0]:
                 raise MemberError(f"{self.life} does not answer")
-            came = os.read(pipe.fileno(), 1 << 16)
-            if not came:
+            received = os.read(pipe.fileno(), 1 << 16)
+            if not received:
                 raise MemberError(f"{self.life} is dead")
-            self._rest += came
+            self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 

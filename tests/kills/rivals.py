@@ -171,12 +171,12 @@ def _receiving(rival: Rival, chance: random.Random) -> Iterator[tuple[int, int]]
     receive, count, altered = rival.receiver(), 0, 0
     held: list[tuple[Any, memoryview]] = []
     while True:
-        came = receive()
-        if came is not None:
+        received = receive()
+        if received is not None:
             count += 1
-            altered += not is_whole(came[1])
-            held.append(came)
-        del came
+            altered += not is_whole(received[1])
+            held.append(received)
+        del received
         while len(held) > chance.randint(1, _HELD_MAX):
             owner, view = held.pop(chance.randrange(len(held)))
             altered += not is_whole(view)

@@ -76,12 +76,12 @@ def growth(seen: Sequence[Memory]) -> list[str]:
         each.resident for each in early
     )
     allowed = _BLOCKS + _BLOCKS_EACH * blows
-    told = []
+    reported = []
     if blocks > allowed:
-        told.append(f"{blocks:,.0f} more blocks in use after {blows} blows")
+        reported.append(f"{blocks:,.0f} more blocks in use after {blows} blows")
     if resident > _RESIDENT_KIB:
-        told.append(f"{resident:,.0f} KiB more resident after {blows} blows")
-    return told
+        reported.append(f"{resident:,.0f} KiB more resident after {blows} blows")
+    return reported
 
 
 def _blows(count: int | None, seconds: float) -> Iterator[int]:

@@ -98,9 +98,9 @@ class Strike:
 
         def watched(*args: Any, **named: Any) -> Any:
             self.at(f"{name} before", state)
-            came = original(*args, **named)
+            result = original(*args, **named)
             self.at(f"{name} after", state)
-            return came
+            return result
 
         setattr(kind, name, watched)
 

@@ -96,7 +96,7 @@ def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
 
 
 @pytest.mark.parametrize(
-    ("blocks_each", "kib_each", "told"),
+    ("blocks_each", "kib_each", "reported"),
     [
         (0, 0, []),
         (1 / 4, 0, []),
@@ -105,14 +105,14 @@ def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
     ],
 )
 def test_an_object_kept_for_each_blow_is_growth(
-    blocks_each: float, kib_each: int, told: list[str]
+    blocks_each: float, kib_each: int, reported: list[str]
 ) -> None:
     seen = [
         Memory(int(90_000 + blocks_each * number), 40_000 + kib_each * number)
         for number in range(8000)
     ]
 
-    assert soak.growth(seen) == told
+    assert soak.growth(seen) == reported
 
 
 @pytest.fixture
@@ -189,8 +189,8 @@ def test_each_kind_of_fault_is_reported(fault: str, lines: tuple[str, ...]) -> N
 @pytest.mark.parametrize("outcome", ["ok", "InDoubtError", "UnresolvedError"])
 def test_the_ledger_remembers_judged_messages(outcome: str) -> None:
     """A message in doubt may arrive late, once; any other may not."""
-    came = [GOT] if outcome == "ok" else []
-    ledger = ledger_of(ASKED, *came, f"a.1: O a.1/1 {outcome}")
+    received = [GOT] if outcome == "ok" else []
+    ledger = ledger_of(ASKED, *received, f"a.1: O a.1/1 {outcome}")
     assert ledger.judge((), ()).faults == []
 
     take(ledger, GOT)

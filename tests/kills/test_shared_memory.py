@@ -45,9 +45,11 @@ def test_kills_leave_no_memory_and_change_no_message_that_is_held(
 
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "seed 4"
-    told = re.match(r"(\d+) killed: ([\d,]+) messages came whole, ([\d,]+) of", out[-1])
-    assert told is not None
-    killed, received, lent = (int(each.replace(",", "")) for each in told.groups())
+    reported = re.match(
+        r"(\d+) killed: ([\d,]+) messages came whole, ([\d,]+) of", out[-1]
+    )
+    assert reported is not None
+    killed, received, lent = (int(each.replace(",", "")) for each in reported.groups())
     assert killed == count
     assert received >= lent > count
     assert len(out) == 1 + count + 3 + 3 + 1

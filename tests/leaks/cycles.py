@@ -118,12 +118,12 @@ def _settled(near: Bus, threads: int) -> None:
     """Wait until all departed tasks are forgotten; check that no message is missing."""
 
     def quiet() -> bool:
-        told: Any = near.call(f"_bus/{near.process}", timeout=LIMIT_S)
-        relays = (each["name"] for each in told["relays"])
-        known = {*told["processes"], *told["users"], *relays}
+        reported: Any = near.call(f"_bus/{near.process}", timeout=LIMIT_S)
+        relays = (each["name"] for each in reported["relays"])
+        known = {*reported["processes"], *reported["users"], *relays}
         return (
             not any("brief" in name for name in known)
-            and not told["parked"]
+            and not reported["parked"]
             and threading.active_count() <= threads
         )
 

@@ -34,10 +34,10 @@ def test_a_dialler_of_another_protocol_names_both(
     with listens() as ours, dials() as other:
         dialler = other.dial(ours.listen(f"{scheme}://{place}").url)
         until(lambda: "use sockets of" in str(dialler.error), "the dialler is rejected")
-        told = str(dialler.error)
+        reported = str(dialler.error)
 
-    assert "(BUS)" in told
-    assert "(PAIR0)" in told
+    assert "(BUS)" in reported
+    assert "(PAIR0)" in reported
 
 
 @clause("BP-17")

@@ -47,8 +47,10 @@ class Peer:
         bodies = list(self._frames(self.end.read_to_end()))
         if not self._is_native:
             return len(bodies)
-        came = [native.decode(body) for body in bodies]
-        return sum(len(each.bodies) for each in came if isinstance(each, MessageRun))
+        received = [native.decode(body) for body in bodies]
+        return sum(
+            len(each.bodies) for each in received if isinstance(each, MessageRun)
+        )
 
     def _frames(self, data: bytes) -> Iterator[bytes]:
         head = struct.Struct("!BQ" if self._is_ipc else "!Q")

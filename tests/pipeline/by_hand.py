@@ -59,7 +59,7 @@ def results(path: Path, *, verdict: str = "PASS", **tables: list[Row]) -> OutFol
     for name, rows in tables.items():
         folder.table(name).mkdir(parents=True)
         parquet.write_table(Table.from_pylist(rows), folder.table(name) / "0.parquet")
-    told = {
+    reported = {
         "verdict": verdict,
         "verdicts": [
             {
@@ -75,5 +75,5 @@ def results(path: Path, *, verdict: str = "PASS", **tables: list[Row]) -> OutFol
         "violations": len(tables.get("violations", [])),
         "problems": ["cannot read <a file>: it no longer exists"],
     }
-    folder.verdicts.write_text(json.dumps(told))
+    folder.verdicts.write_text(json.dumps(reported))
     return folder

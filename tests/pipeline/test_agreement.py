@@ -114,7 +114,7 @@ recipes = st.builds(
 )
 
 
-def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
+def reported(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
     """Return the fields that must be equal: key, verdict, case, explanation."""
     return {(one.key, one.verdict, one.case, one.explanation) for one in violations}
 
@@ -142,7 +142,7 @@ def test_both_checkers_agree_on_every_history(
         small = check(open_journals(journals))
         large = judge(journals, Path(folder) / "out")
 
-    assert told(large.violations) == told(small.violations)
+    assert reported(large.violations) == reported(small.violations)
     assert len(large.violations) == len(small.violations)
     for ours, theirs in zip(large.result.verdicts, small.verdicts, strict=True):
         for field in ("rule", "verdict", "checked", "violated", "unknown"):

@@ -78,15 +78,15 @@ def test_drops_are_counted_by_reason(judged: OutFolder) -> None:
 def test_the_report_shows_them(judged: OutFolder) -> None:
     page = Page(judged.report.read_text(encoding="utf-8"))
 
-    told = " ".join(page.text.split())
+    output = " ".join(page.text.split())
     assert page.problems == []
-    assert "No message was sent" not in told
-    assert "on link 1 19" in told
-    assert "bus oldest 1" in told
+    assert "No message was sent" not in output
+    assert "on link 1 19" in output
+    assert "bus oldest 1" in output
     # The violation of B5, drawn with its neighbours, and marked on the axis.
-    assert "✗ FAIL B5 order of each sender Command 1 of task-" in told
+    assert "✗ FAIL B5 order of each sender Command 1 of task-" in output
     assert page.text.count("from task-") >= 1
-    assert "violation B5 order of each sender overtaken" in told
+    assert "violation B5 order of each sender overtaken" in output
 
 
 def test_a_busy_line_is_judged_piece_by_piece_with_the_same_result(

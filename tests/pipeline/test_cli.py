@@ -47,9 +47,9 @@ def test_a_violation_is_named_with_exit_code_1(
     table = lines[: len(RULES)]
     assert [line.split()[0] for line in table] == list(RULES)
     assert [line.split()[0] for line in table if " FAIL " in line] == ["Q3"]
-    told, look = lines[len(RULES) :]
-    assert told.startswith(f"Q3 FAIL: message {key[2]} of ")
-    assert "received 2 times" in told
+    reported, look = lines[len(RULES) :]
+    assert reported.startswith(f"Q3 FAIL: message {key[2]} of ")
+    assert "received 2 times" in reported
     assert look.startswith(f"inspect: bus journal cat {tmp_path / 'journals'} --flow ")
     assert not OutFolder(out).report.exists()
 

@@ -66,9 +66,9 @@ def test_messages_belong_to_the_machines_of_both_tasks(
         assert found[*ends, "queue"] == _of_side(queue, side)
     # Both journals are of one boot, so that the times can be compared.
     assert all(row["p50"] is not None for row in read_rows(folder, "machines"))
-    told = " ".join(Page(folder.report.read_text(encoding="utf-8")).text.split())
-    assert "Messages between machines" in told
-    assert "kitchen → cellar bus 4 3 1 " in told
+    output = " ".join(Page(folder.report.read_text(encoding="utf-8")).text.split())
+    assert "Messages between machines" in output
+    assert "kitchen → cellar bus 4 3 1 " in output
 
 
 def _of_side(history: History, side: int) -> list[int]:

@@ -172,11 +172,11 @@ def test_the_page_shows_the_process_of_each_task_and_a_death_once(
     page = Page(finished.report.read_text(encoding="utf-8"))
 
     assert page.problems == []
-    told = " ".join(page.text.split())
-    assert "sensor → _script1 (near) bus 1 1 0" in told
-    assert "to _script1 (near)" in told  # in the drawing of the violation
-    assert "_script1 bus" not in told
-    assert told.count("death dead died") == 1
+    output = " ".join(page.text.split())
+    assert "sensor → _script1 (near) bus 1 1 0" in output
+    assert "to _script1 (near)" in output  # in the drawing of the violation
+    assert "_script1 bus" not in output
+    assert output.count("death dead died") == 1
     (mark,) = read_rows(finished, "marks")
     at_us = {
         row["name"]: row["last_wall_us"] for row in read_rows(finished, "journals")

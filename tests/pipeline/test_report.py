@@ -136,11 +136,13 @@ def test_all_pictures_are_drawn(tmp_path: Path) -> None:
 def test_a_violation_names_its_message(tmp_path: Path) -> None:
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
-    told = " ".join(page.text.split())
-    assert "✗ FAIL Q3 no duplicate Message 3 of near → far, port 5: received 2" in told
-    assert "Record 9 of journal 0000000000000001, see also record 8." in told
-    assert "from near" in told
-    assert "to far" in told
+    output = " ".join(page.text.split())
+    assert (
+        "✗ FAIL Q3 no duplicate Message 3 of near → far, port 5: received 2" in output
+    )
+    assert "Record 9 of journal 0000000000000001, see also record 8." in output
+    assert "from near" in output
+    assert "to far" in output
 
 
 @pytest.mark.deep
@@ -153,9 +155,9 @@ def test_a_violation_of_the_bus_names_its_message(
 
     page = Page(render(results(tmp_path, verdict="FAIL", **tables)))
 
-    told = " ".join(page.text.split())
-    assert "B1 at most once Notification 3 of near → far, on the bus: why." in told
-    assert "from near" not in told
+    output = " ".join(page.text.split())
+    assert "B1 at most once Notification 3 of near → far, on the bus: why." in output
+    assert "from near" not in output
 
 
 @pytest.mark.deep
@@ -169,10 +171,10 @@ def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     }
     del tables["scenes"]
 
-    told = " ".join(Page(render(results(tmp_path, **tables))).text.split())
+    output = " ".join(Page(render(results(tmp_path, **tables))).text.split())
 
-    assert f"Journal {'f' * 16}: why." in told
-    assert f"Channel {1:016x}, near → far, port 5: why." in told
+    assert f"Journal {'f' * 16}: why." in output
+    assert f"Channel {1:016x}, near → far, port 5: why." in output
 
 
 @pytest.mark.deep
@@ -237,14 +239,14 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert page.addresses == []
     assert "script" not in page.tags
     assert page.tags.count("svg") == FIGURES - 2  # no drops
-    told = " ".join(page.text.split())
-    assert "✓ PASS every checked rule holds" in told
+    output = " ".join(page.text.split())
+    assert "✓ PASS every checked rule holds" in output
     for rule in RULES.values():
         badge = "∅ nothing to check" if rule.id.startswith("B") else "✓ PASS"
-        assert f"{rule.id} {badge} {rule.title} {rule.text}" in told
-    assert f"{CLIENT} → {SERVER} queue {SENT[CLIENT, SERVER]}" in told
-    assert "right → left queue 0 0 0 4 KiB" in told
-    assert OTHERS not in told
+        assert f"{rule.id} {badge} {rule.title} {rule.text}" in output
+    assert f"{CLIENT} → {SERVER} queue {SENT[CLIENT, SERVER]}" in output
+    assert "right → left queue 0 0 0 4 KiB" in output
+    assert OTHERS not in output
 
 
 @pytest.mark.deep
@@ -252,11 +254,11 @@ def test_failed_rules_come_first_and_unknown_ones_next(
     tmp_path: Path,
 ) -> None:
     folder = results(tmp_path, verdict="FAIL", **gold())
-    told = json.loads(folder.verdicts.read_text())
+    output = json.loads(folder.verdicts.read_text())
     verdicts = {"Q2": "UNKNOWN", "B1": "nothing to check", "B5": "FAIL"}
-    for one in told["verdicts"]:
+    for one in output["verdicts"]:
         one["verdict"] = verdicts.get(one["rule"], "PASS")
-    folder.verdicts.write_text(json.dumps(told))
+    folder.verdicts.write_text(json.dumps(output))
 
     rows = re.findall(r'<td class="name">([JQB]\d)</td>', render(folder))
 
@@ -272,14 +274,14 @@ def test_all_figures_over_time_span_all_records_and_carry_the_marks(
     """Formerly the header stated 31.2 s, and the figures spanned 19.5 s."""
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
-    told = " ".join(page.text.split())
-    assert "2 s from 2001-09-09 01:46:40.000 UTC" in told
+    output = " ".join(page.text.split())
+    assert "2 s from 2001-09-09 01:46:40.000 UTC" in output
     # Rate, latency and drops; the violation has no clock.
-    assert told.count("seconds since 2001-09-09 01:46:40.000 UTC") == 3
-    assert told.count("seconds since 01:46:40.000 UTC") == 3
-    figures = [part for part in told.split("since ")[:-1] if "death" in part]
+    assert output.count("seconds since 2001-09-09 01:46:40.000 UTC") == 3
+    assert output.count("seconds since 01:46:40.000 UTC") == 3
+    figures = [part for part in output.split("since ")[:-1] if "death" in part]
     assert len(figures) >= 3
-    assert "1 s death near died" in told
+    assert "1 s death near died" in output
 
 
 @pytest.mark.deep
@@ -310,14 +312,15 @@ def test_the_report_describes_its_recording(tmp_path: Path) -> None:
     folder = results(tmp_path, **tables)
     folder.about.write_text(json.dumps(about))
 
-    told = " ".join(Page(render(folder)).text.split())
+    output = " ".join(Page(render(folder)).text.split())
 
-    assert "programs shop.py machines vm processes paper command bus pipeline" in told
+    assert "programs shop.py machines vm processes paper command bus pipeline" in output
     assert (
-        "versions pyspark 4.3.0 Spark on spark://far:7077 settings spark.a=<b>" in told
+        "versions pyspark 4.3.0 Spark on spark://far:7077 settings spark.a=<b>"
+        in output
     )
-    assert "tasks and brokers" in told
-    assert "desk" in told
+    assert "tasks and brokers" in output
+    assert "desk" in output
 
 
 @pytest.mark.deep

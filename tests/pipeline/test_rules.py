@@ -71,7 +71,7 @@ class Everything:
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Everything:
     batch = Batch()
     cases = {name: batch.add(history) for name, history in CLEAN.items()}
-    cases |= {name: batch.add(told[2]) for name, told in BROKEN.items()}
+    cases |= {name: batch.add(reported[2]) for name, reported in BROKEN.items()}
     for name, (history, _) in DEATHS.items():
         cases[f"killed, {name}"] = batch.add(history, KILLED, Condition())
     for name, history in BUS_CLEAN.items():
@@ -258,9 +258,9 @@ def test_taking_flows_in_pieces_changes_nothing(
         top = max((r[3] for r in before), default=0)
         if top > one[3]:
             expected.add((*one, top))
-    told = [tuple(row) for row in found.collect()]
-    assert {one[:-1] for one in told} == expected
-    assert len(told) == len(expected)
+    reported = [tuple(row) for row in found.collect()]
+    assert {one[:-1] for one in reported} == expected
+    assert len(reported) == len(expected)
     # If two preceding records share a number, either may be named.
     numbers = {(r[0], r[1], r[3], r[2]) for r in receives}
-    assert {(one[0], one[1], one[5], one[6]) for one in told} <= numbers
+    assert {(one[0], one[1], one[5], one[6]) for one in reported} <= numbers

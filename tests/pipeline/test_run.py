@@ -44,15 +44,15 @@ def test_a_run_leaves_tables_verdicts_violations_and_report(
     assert about["master"] == "local[2]"
     assert about["versions"]["pyspark"]
     assert finished.violations.read_text() == ""
-    told = read_verdicts(finished)
-    assert told["verdict"] == "PASS"
+    reported = read_verdicts(finished)
+    assert reported["verdict"] == "PASS"
     # The journals have no traffic of a bus.
-    assert {one["rule"]: one["verdict"] for one in told["verdicts"]} == {
+    assert {one["rule"]: one["verdict"] for one in reported["verdicts"]} == {
         rule: "nothing to check" if rule.startswith("B") else "PASS" for rule in RULES
     }
     assert all(
         bool(one["checked"]) is not one["rule"].startswith("B")
-        for one in told["verdicts"]
+        for one in reported["verdicts"]
     )
 
 
@@ -114,12 +114,12 @@ def test_unreadable_files_are_reported_and_the_rest_is_judged(
 
     assert result.verdict is Verdict.FAIL
     # A file may have several flaws, a line each; no other file has any.
-    told = [
+    reported = [
         [path for path in (rubbish, cut) if str(path) in line]
         for line in result.problems
     ]
-    assert all(len(paths) == 1 for paths in told)
-    assert {paths[0] for paths in told} == {rubbish, cut}
+    assert all(len(paths) == 1 for paths in reported)
+    assert {paths[0] for paths in reported} == {rubbish, cut}
     found = {one.rule: one for one in first_violations(OutFolder(tmp_path / "out"), 9)}
     assert key is not None
     assert found["Q3"].key == key

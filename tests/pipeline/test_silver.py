@@ -81,13 +81,13 @@ def test_every_channel_of_a_run_is_one_row(finished: OutFolder) -> None:
 def test_every_direction_of_a_run_is_one_row(finished: OutFolder) -> None:
     rows = list(read_rows(finished, "flows"))
 
-    told = {
+    reported = {
         (row["sender"], row["receiver"]): row["messages_sent"]
         for row in rows
         if row["messages_sent"]
     }
-    assert sorted(told.values()) == sorted(SENT.values())
-    assert told[CLIENT, SERVER] == SENT[CLIENT, SERVER]
+    assert sorted(reported.values()) == sorted(SENT.values())
+    assert reported[CLIENT, SERVER] == SENT[CLIENT, SERVER]
     for row in rows:
         assert row["messages_sent"] == row["messages_received"]
         assert row["bytes_sent"] == row["bytes_received"]
@@ -179,7 +179,7 @@ def test_names_are_found_though_the_records_of_the_meeting_are_missing(
 
 
 @pytest.mark.parametrize(
-    ("gone", "told", "lossy"),
+    ("gone", "reported", "lossy"),
     [
         ({}, {}, False),
         ({0}, {}, True),
@@ -192,17 +192,17 @@ def test_names_are_found_though_the_records_of_the_meeting_are_missing(
     ids=["nothing", "first", "middle", "all", "lost", "damaged", "late"],
 )
 def test_a_journal_is_lossy_if_anything_of_it_is_missing(
-    spark: SparkSession, gone: set[int], told: dict[str, Any], lossy: bool
+    spark: SparkSession, gone: set[int], reported: dict[str, Any], lossy: bool
 ) -> None:
     kinds = [RecordKind.OPEN, RecordKind.SEND, RecordKind.CLOSE]
     rows = events(
         spark, [event(kind, n=n) for n, kind in enumerate(kinds) if n not in gone]
     )
 
-    row = one(journals(spark, rows, segment(**told)))
+    row = one(journals(spark, rows, segment(**reported)))
 
     assert row["lossy"] == lossy
     assert row["closed"] == (2 not in gone)
     assert row["complete"] == (not lossy)
-    assert row["conclusive"] == (not lossy and "late" not in told)
+    assert row["conclusive"] == (not lossy and "late" not in reported)
     assert row["gaps"] == (1 if gone == {1} else 0)

@@ -316,7 +316,7 @@ def test_a_finalizer_leaves_a_note_if_the_lock_is_taken() -> None:
 
 
 def test_an_observer_gets_the_senders_number_and_the_receiving_side() -> None:
-    told: list[tuple[Operation, int, int, int, Reason]] = []
+    reported: list[tuple[Operation, int, int, int, Reason]] = []
 
     def watch(
         operation: Operation, channel: int, direction: int, seq: int, *rest: object
@@ -325,7 +325,7 @@ def test_an_observer_gets_the_senders_number_and_the_receiving_side() -> None:
         assert channel == connection.number
         assert isinstance(size, int)
         assert isinstance(reason, Reason)
-        told.append((operation, direction, seq, size, reason))
+        reported.append((operation, direction, seq, size, reason))
 
     connection = _connection(watch=watch)  # type: ignore[arg-type] # a Watch is a callable
     connection.send_locked(0, b"one")
@@ -335,7 +335,7 @@ def test_an_observer_gets_the_senders_number_and_the_receiving_side() -> None:
     connection.note_close_seen_locked(0)
     connection.note_close_seen_locked(0)
 
-    assert told == [
+    assert reported == [
         (Operation.SEND, 1, 1, 3, Reason.NONE),
         (Operation.SEND, 1, 2, 5, Reason.NONE),
         (Operation.RECEIVE, 1, 1, 3, Reason.NONE),

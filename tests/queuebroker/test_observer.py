@@ -30,14 +30,14 @@ def observe_once(watch: Watch, port: int = 0) -> None:
 
 def test_a_watch_passes_every_argument_to_its_observer_unchanged() -> None:
     """Every argument in its place."""
-    told: list[tuple[object, ...]] = []
+    reported: list[tuple[object, ...]] = []
 
     def observer(*args: object) -> None:
-        told.append(args)
+        reported.append(args)
 
     observe_once(Watch(observer), port=7)
 
-    assert told == [(O.SEND, 1, 0, 1, 5, 1, 0, "a", "b", 7, R.NONE)]
+    assert reported == [(O.SEND, 1, 0, 1, 5, 1, 0, "a", "b", 7, R.NONE)]
 
 
 def test_one_that_raises_is_switched_off_with_one_line(
@@ -124,15 +124,15 @@ def test_a_rendezvous_tells_of_names_tickets_and_the_match() -> None:
     with queues(observer=recorder):
         pass
 
-    told = {row[0]: row[1:] for row in recorder.rows}
+    reported = {row[0]: row[1:] for row in recorder.rows}
     for begin, end, side, names in (
         (O.ACCEPT_BEGIN, O.ACCEPT_END, 0, ("server", "", "server", "client")),
         (O.CONNECT_BEGIN, O.CONNECT_END, 1, ("client", "server", "client", "server")),
     ):
-        ticket = told[begin][2]
+        ticket = reported[begin][2]
         assert ticket > 0
-        assert told[begin] == (0, side, ticket, 0, 0, *names[:2], 1, R.NONE)
-        assert told[end] == (1, side, ticket, 0, 0, *names[2:], 1, R.NONE)
+        assert reported[begin] == (0, side, ticket, 0, 0, *names[:2], 1, R.NONE)
+        assert reported[end] == (1, side, ticket, 0, 0, *names[2:], 1, R.NONE)
     for operation in (O.BIND, O.UNBIND):
         locals_ = [row[6] for row in recorder.rows if row[0] is operation]
         assert locals_ == ["server", "client"]

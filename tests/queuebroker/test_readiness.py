@@ -128,10 +128,10 @@ def test_a_loop_over_many_ends_receives_every_message_and_disconnect() -> None:
     with Threads() as threads, _many(8) as pairs:
         for number, (_, right) in enumerate(pairs):
             threads.start(_talk, right, number)
-        heard = _loop([left for left, _ in pairs])
+        received = _loop([left for left, _ in pairs])
 
     for number, (left, _) in enumerate(pairs):
-        assert heard[left] == [b"%d %d" % (number, turn) for turn in range(20)]
+        assert received[left] == [b"%d %d" % (number, turn) for turn in range(20)]
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def _talk(end: MessageQueue, number: int) -> None:
 
 def _loop(ends: list[MessageQueue]) -> dict[MessageQueue, list[bytes]]:
     """Receive, waiting only in select, until all ends are disconnected."""
-    heard: dict[MessageQueue, list[bytes]] = {end: [] for end in ends}
+    received: dict[MessageQueue, list[bytes]] = {end: [] for end in ends}
     with selectors.DefaultSelector() as selector:
         for end in ends:
             selector.register(end, selectors.EVENT_READ, end)
@@ -158,7 +158,7 @@ def _loop(ends: list[MessageQueue]) -> dict[MessageQueue, list[bytes]]:
             for key, _ in events:
                 end = key.data
                 try:
-                    heard[end].append(end.receive_nowait())
+                    received[end].append(end.receive_nowait())
                 except DisconnectedQueueError:
                     selector.unregister(end)
-    return heard
+    return received

@@ -208,16 +208,16 @@ def test_join_tells_nothing_of_an_exception(
     broker: QueueBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes to `threading.excepthook`, which writes a traceback to stderr."""
-    told: list[type[BaseException]] = []
+    reported: list[type[BaseException]] = []
     monkeypatch.setattr(
-        threading, "excepthook", lambda args: told.append(args.exc_type)
+        threading, "excepthook", lambda args: reported.append(args.exc_type)
     )
     task = Task(broker, {}.__getitem__, "missing")
     task.start()
 
     task.join()
 
-    assert told == [KeyError]
+    assert reported == [KeyError]
 
 
 def test_a_manager_is_a_broker_manager() -> None:
@@ -239,13 +239,13 @@ def test_an_exception_that_ends_it_is_kept_and_raised_on_request(
     def work() -> None:
         raise ZeroDivisionError("broken")
 
-    with _hooked() as told:
+    with _hooked() as reported:
         task = Task(broker, work)
         task.start()
         task.join()
 
         assert isinstance(task.exception, ZeroDivisionError)
-        assert told == [task.exception]
+        assert reported == [task.exception]
         for _ in range(2):
             with pytest.raises(ZeroDivisionError, match=r"^broken$"):
                 task.join(check=True)
@@ -291,11 +291,11 @@ def test_a_kept_exception_keeps_no_queue(broker: QueueBroker) -> None:
 @contextmanager
 def _hooked() -> Iterator[list[BaseException | None]]:
     """Collect the exceptions that `threading.excepthook` gets within the block."""
-    told: list[BaseException | None] = []
+    reported: list[BaseException | None] = []
     before = threading.excepthook
-    threading.excepthook = lambda args: told.append(args.exc_value)
+    threading.excepthook = lambda args: reported.append(args.exc_value)
     try:
-        yield told
+        yield reported
     finally:
         threading.excepthook = before
 

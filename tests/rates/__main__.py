@@ -30,12 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         alone = contest.alone(options.rounds)
         print(f"alone: {alone:,.0f} messages/s", flush=True)
         for name in options.case or CASES:
-            came = contest.run(CASES[name], options.rounds)
-            kept = came.ratio >= MUST
+            rates = contest.run(CASES[name], options.rounds)
+            kept = rates.ratio >= MUST
             missed = missed or not kept
             print(
-                f"{name:<16} behaves {came.well:>9,.0f}/s, misbehaves "
-                f"{came.badly:>9,.0f}/s: ratio {came.ratio:.2f}, must be >= {MUST}: "
+                f"{name:<16} behaves {rates.well:>9,.0f}/s, misbehaves "
+                f"{rates.badly:>9,.0f}/s: ratio {rates.ratio:.2f}, must be >= {MUST}: "
                 f"{'kept' if kept else 'MISSED'}",
                 flush=True,
             )

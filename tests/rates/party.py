@@ -72,17 +72,17 @@ def read(bus: Bus, how: str) -> None:
     """Read the notifications and commands: at once, slowly, or one message forever."""
     pause_s = {"at once": 0.0, "slowly": _SLOW_S, "never": _FOR_EVER}[how]
     pause = Event()
-    heard = Event()
+    received = Event()
 
     def taken(_: Any) -> None:
-        heard.set()
+        received.set()
         if pause_s:
             pause.wait(pause_s)
 
     bus.register("reader", thread=bus.thread("reader"), on_command=taken)
     listener = bus.register("listener", thread=bus.thread("listener"))
     listener.subscribe("news", taken)
-    assert heard.wait(_DRAIN_S)
+    assert received.wait(_DRAIN_S)
 
 
 def flood(bus: Bus) -> None:

@@ -23,10 +23,10 @@ def head() -> str:
 
 def line(finding: Finding) -> str:
     """Return the line of one scenario."""
-    told = f"{finding.scenario.name}: {' '.join(finding.scenario.clauses)}"
+    text = f"{finding.scenario.name}: {' '.join(finding.scenario.clauses)}"
     report = finding.report
     if report is None:
-        return _COLUMNS.format("-", "-", "-", "FAILED", "-", told)
+        return _COLUMNS.format("-", "-", "-", "FAILED", "-", text)
     doubled = finding.doubled
     return _COLUMNS.format(
         f"{finding.schedules:,}",
@@ -34,7 +34,7 @@ def line(finding: Finding) -> str:
         _exhausted(report),
         _saturated(finding),
         f"{finding.seconds:.1f}",
-        told,
+        text,
     )
 
 
@@ -71,10 +71,10 @@ def _saturated(finding: Finding) -> str:
 
     If they were doubled, it has the numbers of classes before and after that.
     """
-    told = "yes" if finding.saturated else "no"
+    text = "yes" if finding.saturated else "no"
     if finding.doubled is None or finding.report is None:
-        return told
-    return f"{told} ({finding.report.classes:,}, {finding.doubled.classes:,})"
+        return text
+    return f"{text} ({finding.report.classes:,}, {finding.doubled.classes:,})"
 
 
 def _groups(findings: Iterable[Finding]) -> list[tuple[str, int]]:

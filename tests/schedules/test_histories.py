@@ -76,8 +76,8 @@ def _step(rng: Random, name: str, number: int) -> Step:
 def _spawn(run: Run, perform: Callable[[list[Step]], None], script: Script) -> None:
     """Spawn a thread for each part, named after its steps, as stories show it."""
     for part in script:
-        told = ", ".join(f"{name} {at}" for name, at, *_ in part)
-        run.spawn(perform, part, name=told)
+        reported = ", ".join(f"{name} {at}" for name, at, *_ in part)
+        run.spawn(perform, part, name=reported)
 
 
 def _talk(run: Run, script: Script, *, capacity: int, strict: bool = False) -> None:

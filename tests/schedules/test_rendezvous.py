@@ -55,10 +55,10 @@ def two_pairs_are_a_perfect_matching(run: Run) -> None:
     ends = [met(call) for call in (*accepts, *connects)]
     for number, end in enumerate(ends):
         end.send(b"%d" % number)
-    heard = [int(end.receive()) for end in ends]
-    assert sorted(heard) == [0, 1, 2, 3]
-    assert all(heard[heard[number]] == number for number in range(4))
-    assert all((number < 2) != (heard[number] < 2) for number in range(4))
+    received = [int(end.receive()) for end in ends]
+    assert sorted(received) == [0, 1, 2, 3]
+    assert all(received[received[number]] == number for number in range(4))
+    assert all((number < 2) != (received[number] < 2) for number in range(4))
     for end in ends:
         end.disconnect()
     nobody_waits(a, b)

@@ -163,9 +163,9 @@ def test_the_command_tells_failures_by_its_exit_code(
 
     assert command.main(["--only", "sound"]) == 0
     assert command.main([]) == 1
-    told = capsys.readouterr().out
-    assert "an addition is lost" in told
-    assert "2 scenarios: 1 exhausted to their bound" in told
+    output = capsys.readouterr().out
+    assert "an addition is lost" in output
+    assert "2 scenarios: 1 exhausted to their bound" in output
     with pytest.raises(SystemExit) as caught:
         command.main(["--only", "nothing of that name"])
     assert caught.value.code == 2

@@ -80,9 +80,9 @@ class Killer:
         assert self._maker.stdout is not None
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._maker.stdout], [], [], LIMIT_S)
-            came = os.read(self._maker.stdout.fileno(), 4096) if ready else b""
-            assert came, "no answer from the process that starts the victims"
-            self._rest += came
+            received = os.read(self._maker.stdout.fileno(), 4096) if ready else b""
+            assert received, "no answer from the process that starts the victims"
+            self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode()
 

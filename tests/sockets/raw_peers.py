@@ -33,7 +33,7 @@ def accepted_raw(
     return near
 
 
-def heard(peer: socket.socket) -> bytes:
+def received(peer: socket.socket) -> bytes:
     """Return all bytes that arrive before the end of a connection."""
     said = b""
     while piece := peer.recv(1 << 16):

@@ -312,10 +312,10 @@ def test_a_long_message_is_put_where_it_stays(begun: int, piece: int) -> None:
     while local.reader.gathering is not None:
         assert local.events() == []
         with local.reader.gathering.room as room:
-            came = data[begun : begun + min(piece, len(room))]
-            room[: len(came)] = came
-        begun += len(came)
-        local.receive_gathered(len(came))
+            arrived = data[begun : begun + min(piece, len(room))]
+            room[: len(arrived)] = arrived
+        begun += len(arrived)
+        local.receive_gathered(len(arrived))
 
     assert begun == len(data)
     assert received(local) == [message]

@@ -37,10 +37,10 @@ def test_a_room_that_is_held_costs_a_copy_and_not_the_message() -> None:
     assert message == b"abc"
 
 
-@pytest.mark.parametrize("came", [0, 1, 9])
-def test_the_room_has_the_size_of_the_missing_bytes(came: int) -> None:
+@pytest.mark.parametrize("received", [0, 1, 9])
+def test_the_room_has_the_size_of_the_missing_bytes(received: int) -> None:
     """The memory begins after the bytes that have arrived."""
     gathering = Gathering(b"head", 10)
-    gathering.wanted -= came
+    gathering.wanted -= received
     with gathering.room as room:
-        assert len(room) == 10 - came
+        assert len(room) == 10 - received

@@ -96,11 +96,11 @@ def check(
         assert one.ping(LIMIT_S)
         assert other.ping(LIMIT_S)
         # The peer withholds only the credit for messages it has received since.
-        said, heard = (
+        said, arrived = (
             one._socket_connection.link.protocol,
             other._socket_connection.link.protocol,
         )
-        assert said.unreceived == heard.owed == heard.taken < CAPACITY
+        assert said.unreceived == arrived.owed == arrived.taken < CAPACITY
     return False, received[:-1]
 
 

@@ -26,7 +26,7 @@ from queuebroker.sockets.frames import Goodbye, Hello
 from specs.clauses import clause
 from tests import processes
 from tests.kit.raw_peer import raw
-from tests.sockets.raw_peers import accepted_raw, heard
+from tests.sockets.raw_peers import accepted_raw, received
 from tests.sockets.support import PORT, brokers, ends, meet
 from tests.support import LIMIT_S, Threads, until
 
@@ -62,7 +62,7 @@ def test_a_sender_to_a_lost_peer_still_receives_the_arrived_messages(
     ends: str, *, long: bool
 ) -> None:
     """After any write, with any amount of arrived data: the write fails first."""
-    came = [bytes(70_000) if long else b"one", b"two"]
+    arrived = [bytes(70_000) if long else b"one", b"two"]
 
     def turned(condition: Callable[[], bool], what: str) -> None:
         until(lambda: driver.poll(0) < 0 or condition(), what)
@@ -77,14 +77,14 @@ def test_a_sender_to_a_lost_peer_still_receives_the_arrived_messages(
         accepting = threads.start(host.accept, PORT)
         turned(lambda: accepting.done, "it is accepted")
         local = accepting.result()
-        said = [frames.encode_message(*each) for each in enumerate(came, 1)]
+        said = [frames.encode_message(*each) for each in enumerate(arrived, 1)]
         peer.sendall(b"".join(said))
         peer.close() if ends == "closes" else peer.shutdown(socket.SHUT_RD)
 
         local.send(bytes(70_000) if long else b"in vain")
         turned(lambda: local.remote_disconnected, "it is noticed")
 
-        assert [local.receive(), local.receive()] == came
+        assert [local.receive(), local.receive()] == arrived
         with pytest.raises(DisconnectedQueueError) as caught:
             local.receive()
         assert isinstance(caught.value.__cause__, PeerLostError)
@@ -128,7 +128,7 @@ def test_a_disconnected_link_closes_although_the_peer_does_not_read() -> None:
         local.send(bytes(1 << 21))
         local.disconnect()
         until(lambda: local._socket_connection.link.closed, "it is given up")
-        assert len(heard(peer)) < 1 << 21
+        assert len(received(peer)) < 1 << 21
 
 
 @clause("QB-SOCK-4", "QB-SOCK-9")
@@ -160,7 +160,7 @@ def test_else_a_connection_stays_until_the_peer_is_done() -> None:
             peer.recv(1)
         peer.settimeout(LIMIT_S)
         peer.sendall(frames.encode(Goodbye(0)))
-        assert heard(peer) == b""
+        assert received(peer) == b""
 
 
 @clause("QB-SOCK-8")

@@ -34,16 +34,16 @@ def test_tcp_send_buffers_are_small_only_if_both_ends_have_one_address(
         listening.accept()[0].close()
         listening.setblocking(False)
         with closing(_net.dial_tcp(host, _net.port_of(listening))) as dialled:
-            came: list[_net.Socket] = []
+            received: list[_net.Socket] = []
 
             def accepted() -> bool:
                 made = _net.accept(listening)
                 if made is not None:
-                    came.append(made[0])
-                return bool(came)
+                    received.append(made[0])
+                return bool(received)
 
             until(accepted, "the connection is accepted")
-            with closing(came[0]) as other:
+            with closing(received[0]) as other:
                 sizes = [_sent_bytes(dialled) < _sent_bytes(usual)]
                 sizes.append(_sent_bytes(other) < _sent_bytes(usual))
     assert sizes == [warm, warm]

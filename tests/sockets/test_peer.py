@@ -322,13 +322,13 @@ def test_a_new_peer_waits_while_no_descriptor_is_free(
         peer.setblocking(False)
         said: list[bytes] = []
 
-        def told() -> bool:
+        def reported() -> bool:
             driver.poll(0)
             with suppress(BlockingIOError):
                 said.append(peer.recv(1))
             return bool(said)
 
-        until(told, "the waiting peer is heard")
+        until(reported, "the waiting peer is reported")
         assert said[0][0] == Frame.REFUSED
         host.close()
         driver.poll(0)

@@ -325,16 +325,16 @@ def test_an_observer_gets_the_begin_and_the_end_of_a_wait(
     ends: str, loop: SteppedLoop
 ) -> None:
     """It gets the start of the wait, and its end with the reason, as for a thread."""
-    told: list[tuple[Operation, Reason]] = []
+    reported: list[tuple[Operation, Reason]] = []
 
     def observer(operation: Operation, *rest: Any) -> None:
-        told.append((operation, rest[-1]))
+        reported.append((operation, rest[-1]))
 
     with queue_pair(observer=observer) as (left, right):
-        told.clear()
+        reported.clear()
         task = loop.start(aio.wrap(left).receive(timeout=5))
         loop.run()
-        assert told == [(Operation.RECV_BEGIN, Reason.NONE)]
+        assert reported == [(Operation.RECV_BEGIN, Reason.NONE)]
         acts: dict[str, tuple[Callable[[], object], Reason]] = {
             "message": (lambda: right.send(b"x"), Reason.NONE),
             "cancel": (task.cancel, Reason.INTERRUPTED),
@@ -346,7 +346,7 @@ def test_an_observer_gets_the_begin_and_the_end_of_a_wait(
         act()
         loop.run()
 
-        assert told[-1] == (Operation.RECV_END, reason)
-        assert [each for each, _ in told].count(Operation.RECV_END) == 1
+        assert reported[-1] == (Operation.RECV_END, reason)
+        assert [each for each, _ in reported].count(Operation.RECV_END) == 1
         assert task.done()
         assert task.cancelled() or task.exception() or task.result() == b"x"

@@ -101,8 +101,10 @@ def test_an_interrupt_leaves_no_event_loop_asleep(name: str) -> None:
 
             interrupted(lambda: INTERRUPTED[name](left, right))
 
-            told = {key.data for key, _ in selector.select(0)}
-            assert told == {end for end in (left, right) if end.closed or end.pending}
+            reported = {key.data for key, _ in selector.select(0)}
+            assert reported == {
+                end for end in (left, right) if end.closed or end.pending
+            }
             for end in (left, right):
                 end.disconnect()
             assert len(selector.select(0)) == 2

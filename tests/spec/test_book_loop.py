@@ -59,10 +59,12 @@ def test_the_library_is_silent_unless_logging_is_set_up() -> None:
     """Messages go to the logger `queuebroker`; they appear only if it is set up."""
     assert run_noisy() == ""
 
-    told = run_noisy("set it up")
-    assert told.startswith("queuebroker ERROR observer raised and is switched off: ")
-    assert "LookupError: no room" in told
-    assert told.count("queuebroker ERROR") == 1
+    reported = run_noisy("set it up")
+    assert reported.startswith(
+        "queuebroker ERROR observer raised and is switched off: "
+    )
+    assert "LookupError: no room" in reported
+    assert reported.count("queuebroker ERROR") == 1
 
 
 def is_readable(end: MessageQueue) -> bool:

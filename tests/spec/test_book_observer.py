@@ -143,10 +143,10 @@ def test_an_observer_is_called_inside_the_critical_section() -> None:
         with pytest.raises(ConnectionError):
             left.receive()
 
-    told = {operation for operation, _ in held}
+    reported = {operation for operation, _ in held}
     assert all(was_held for _, was_held in held)
     wanted = set(Operation) - {Operation.WRITE, Operation.READ, Operation.RECV_END}
-    assert wanted - {Operation.RECV_BEGIN} <= told
+    assert wanted - {Operation.RECV_BEGIN} <= reported
 
 
 # A fault in the real buffer: it reorders, repeats or drops a message.
@@ -273,13 +273,13 @@ def test_without_an_observer_nothing_is_kept_for_one() -> None:
 @pytest.mark.parametrize("act", ["accept", "connect"])
 def test_an_observer_gets_no_report_of_a_call_on_a_closed_broker(act: str) -> None:
     """A call on a closed broker is the caller's error, not a rendezvous."""
-    told: list[object] = []
-    with BrokerManager(observer=lambda *event: told.append(event)) as manager:
+    reported: list[object] = []
+    with BrokerManager(observer=lambda *event: reported.append(event)) as manager:
         broker = QueueBroker("b", manager=manager)
         broker.close()
-        told.clear()
+        reported.clear()
 
         with pytest.raises(BrokerClosedError):
             broker.accept(1) if act == "accept" else broker.connect("b", 1)
 
-        assert told == []
+        assert reported == []

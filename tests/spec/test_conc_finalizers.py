@@ -269,15 +269,15 @@ def test_a_finalizer_does_not_even_wait_for_another_thread() -> None:
     """That thread may wait, in the observer, for a lock that this thread holds."""
 
     def program(run: Run) -> None:
-        told: list[_Locking] = []
+        reported: list[_Locking] = []
 
         def observer(operation: Operation, channel: int, *rest: object) -> None:
-            told[0](operation, channel, *rest)
+            reported[0](operation, channel, *rest)
 
-        told.append(_Locking(0, []))
+        reported.append(_Locking(0, []))
         left, right = loose_queue_pair(2, observer=observer)
         other, forgotten = loose_queue_pair(2, observer=observer)
-        told[0] = _Locking(left._connection.number, [forgotten])
+        reported[0] = _Locking(left._connection.number, [forgotten])
         del forgotten
 
         def write() -> None:

@@ -224,12 +224,12 @@ def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
     """The events balance; the error names a safe way; a disconnect takes effect."""
 
     def case(interrupted: Interruption) -> None:
-        told: list[tuple[Operation, int, int]] = []
+        reported: list[tuple[Operation, int, int]] = []
 
         def observer(
             operation: Operation, _number: int, direction: int, seq: int, *_: object
         ) -> None:
-            told.append((operation, direction, seq))
+            reported.append((operation, direction, seq))
 
         with pairs.queue_pair(CAPACITY, observer=observer) as (left, right):
             left.send(b"0")
@@ -259,10 +259,12 @@ def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
             ):
                 pass
         for side in (0, 1):
-            sent = [seq for op, at, seq in told if op is Operation.SEND and at == side]
+            sent = [
+                seq for op, at, seq in reported if op is Operation.SEND and at == side
+            ]
             gone = [
                 seq
-                for op, at, seq in told
+                for op, at, seq in reported
                 if op in (Operation.RECEIVE, Operation.DROP) and at == side and seq
             ]
             assert sent == list(range(1, len(sent) + 1))

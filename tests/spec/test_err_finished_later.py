@@ -225,13 +225,15 @@ def test_an_observer_sees_an_interrupted_send_before_its_receive() -> None:
     """An observer never sees a message received before it has seen it sent."""
 
     def case(interrupted: Blow) -> None:
-        told: list[tuple[Operation, int]] = []
-        with queue_pair(3, observer=Noting(told)) as (left, right):
+        reported: list[tuple[Operation, int]] = []
+        with queue_pair(3, observer=Noting(reported)) as (left, right):
             interrupted(lambda: left.send(b"x"))
             with suppress(ReceiveTimeoutError):
                 right.receive(timeout=0)
-        if (Operation.RECEIVE, 1) in told:
-            assert told.index((Operation.SEND, 1)) < told.index((Operation.RECEIVE, 1))
+        if (Operation.RECEIVE, 1) in reported:
+            assert reported.index((Operation.SEND, 1)) < reported.index(
+                (Operation.RECEIVE, 1)
+            )
 
     everywhere(case)
 
@@ -241,13 +243,13 @@ def test_an_observer_sees_every_message_that_an_interrupted_receive_removed() ->
     """A message it removed is reported as received, or as dropped."""
 
     def case(interrupted: Blow) -> None:
-        told: list[tuple[Operation, int]] = []
-        with queue_pair(3, observer=Noting(told)) as (left, right):
+        reported: list[tuple[Operation, int]] = []
+        with queue_pair(3, observer=Noting(reported)) as (left, right):
             left.send_many([b"1", b"2"])
             interrupted(right.receive)
             gone = 2 - right.pending
             for seq in range(1, gone + 1):
-                assert {(Operation.RECEIVE, seq), (Operation.DROP, seq)} & set(told)
+                assert {(Operation.RECEIVE, seq), (Operation.DROP, seq)} & set(reported)
 
     everywhere(case)
 
@@ -257,14 +259,14 @@ def test_an_observer_sees_all_of_a_disconnect_interrupted_and_repeated() -> None
     """Both the discarded messages and the close are reported."""
 
     def case(interrupted: Blow) -> None:
-        told: list[tuple[Operation, int]] = []
-        with queue_pair(3, observer=Noting(told)) as (left, right):
+        reported: list[tuple[Operation, int]] = []
+        with queue_pair(3, observer=Noting(reported)) as (left, right):
             left.send(b"x")
             interrupted(right.disconnect)
             right.disconnect()
 
-            assert (Operation.DROP, 1) in told
-            assert (Operation.CLOSE_LOCAL, 0) in told
+            assert (Operation.DROP, 1) in reported
+            assert (Operation.CLOSE_LOCAL, 0) in reported
 
     everywhere(case)
 
@@ -272,8 +274,8 @@ def test_an_observer_sees_all_of_a_disconnect_interrupted_and_repeated() -> None
 class Noting:
     """An observer that records each operation and its message number."""
 
-    def __init__(self, told: list[tuple[Operation, int]]) -> None:
-        self._told = told
+    def __init__(self, reported: list[tuple[Operation, int]]) -> None:
+        self._told = reported
 
     def __call__(
         self, operation: Operation, channel: int, direction: int, seq: int, *_: object

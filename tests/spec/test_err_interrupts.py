@@ -294,10 +294,10 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
             run.interrupt(interrupted, KeyboardInterrupt)
             run.settle()
 
-            heard = [each.result for each in receives if _came_through(each)]
-            heard += [right.receive() for _ in range(right.pending)]
+            received = [each.result for each in receives if _came_through(each)]
+            received += [right.receive() for _ in range(right.pending)]
             run.settle()
-            heard += [right.receive() for _ in range(right.pending)]
+            received += [right.receive() for _ in range(right.pending)]
             run.join()
             done = [
                 token
@@ -307,9 +307,9 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
             # A message whose send was interrupted may be stored or not; a message that
             # an interrupted receive took is lost with it. No other message is missing
             # or extra.
-            assert len(set(heard)) == len(heard)
-            assert set(heard) <= set(tokens)
-            assert len(set(done) - set(heard)) <= (victim == "receive")
+            assert len(set(received)) == len(received)
+            assert set(received) <= set(tokens)
+            assert len(set(done) - set(received)) <= (victim == "receive")
             assert fits(left) == 1
             assert fits(right) == 1
 

@@ -82,7 +82,7 @@ def test_a_loop_that_waits_stops_when_its_own_end_is_disconnected() -> None:
 def test_an_abnormal_disconnect_is_raised_by_the_loop(side: str) -> None:
     """The messages before it are yielded first; the exception has its cause."""
     cause = OSError("disk full")
-    heard: list[bytes] = []
+    received: list[bytes] = []
     with queues() as (left, right):
         if side == "remote":
             right.send(b"1")
@@ -91,17 +91,17 @@ def test_an_abnormal_disconnect_is_raised_by_the_loop(side: str) -> None:
             left.disconnect(error=cause)
 
         with pytest.raises(DisconnectedQueueError) as caught:
-            _listen(left, heard)
+            _listen(left, received)
 
-    assert heard == [b"1"] * (side == "remote")
+    assert received == [b"1"] * (side == "remote")
     assert caught.value.__cause__ is cause
     assert caught.value.side == side
 
 
-def _listen(end: MessageQueue, heard: list[bytes]) -> None:
+def _listen(end: MessageQueue, received: list[bytes]) -> None:
     """Iterate over an end; keep its messages even if the loop raises."""
     for message in end:
-        heard += [message]
+        received += [message]
 
 
 @clause("QB-PY-2")

@@ -70,8 +70,8 @@ def test_a_message_that_does_not_decode_raises_an_error_with_its_bytes(
 
         assert caught.value.payload == payload
         assert caught.value.__cause__ is not None
-        told = f"{len(payload)} bytes from 'a' port 7 is no {wanted.__name__}: "
-        assert told in str(caught.value)
+        reported = f"{len(payload)} bytes from 'a' port 7 is no {wanted.__name__}: "
+        assert reported in str(caught.value)
         assert (right.pending, right.stats().received) == (0, 1)
         left.send(GOOD, timeout=0)
         assert receive(right.of(Reading)) == READING
@@ -88,14 +88,14 @@ def test_each_message_comes_out_as_an_object_or_as_payload(
         left.send_many(payloads)
         left.disconnect()
         receiver = right.of(list[int])
-        heard: list[list[int] | bytes] = []
+        received: list[list[int] | bytes] = []
         while not receiver.disconnected():
             try:
-                heard.append(receiver.receive())
+                received.append(receiver.receive())
             except PayloadError as error:
-                heard.append(error.payload)
+                received.append(error.payload)
 
-    assert heard == [_decoded(payload) for payload in payloads]
+    assert received == [_decoded(payload) for payload in payloads]
 
 
 def _decoded(payload: bytes) -> list[int] | bytes:

@@ -243,11 +243,11 @@ def test_32_threads_make_ten_thousand_matches(manager: BrokerManager) -> None:
     turns = 10_000 // 16
 
     def serve(number: int) -> list[bytes]:
-        heard = []
+        received = []
         for _ in range(turns):
             with b.accept(number % 4) as end:
-                heard.append(end.receive())
-        return heard
+                received.append(end.receive())
+        return received
 
     def call(number: int) -> list[bytes]:
         said = [b"%d %d" % (number, turn) for turn in range(turns)]
@@ -261,9 +261,9 @@ def test_32_threads_make_ten_thousand_matches(manager: BrokerManager) -> None:
     with Threads() as threads:
         servers = [threads.start(serve, number) for number in range(16)]
         callers = [threads.start(call, number) for number in range(16)]
-        heard = sorted(token for each in servers for token in each.result())
+        received = sorted(token for each in servers for token in each.result())
         said = sorted(token for each in callers for token in each.result())
 
-    assert heard == said
+    assert received == said
     assert len(set(said)) == 16 * turns
     nobody_waits(a, b)

@@ -107,16 +107,16 @@ def test_the_command_reports_the_same_as_json(
     project.write_text(HELD, encoding="utf-8")
 
     assert command.main(["--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["clauses"]["QB-X-1"] == {
+    output = json.loads(capsys.readouterr().out)
+    assert output["clauses"]["QB-X-1"] == {
         "file": "x.md",
         "line": 1,
         "withdrawn": False,
         "tests": ["tests/test_x.py::test_a"],
     }
-    assert told["holes"] == ["QB-X-2"]
-    assert told["withdrawn"] == ["QB-X-3"]
-    assert told["sound"] is False
+    assert output["holes"] == ["QB-X-2"]
+    assert output["withdrawn"] == ["QB-X-3"]
+    assert output["sound"] is False
 
 
 def test_the_page_maps_every_clause_to_its_tests(project: Path) -> None:
@@ -161,9 +161,9 @@ def test_our_own_project_is_read_within_the_limit() -> None:
         timeout=LIMIT_S,
     )
 
-    told = json.loads(done.stdout)
-    assert told["clauses"].keys() == load_clauses().keys()
-    assert done.returncode == (0 if told["sound"] else 1)
+    output = json.loads(done.stdout)
+    assert output["clauses"].keys() == load_clauses().keys()
+    assert done.returncode == (0 if output["sound"] else 1)
 
 
 @pytest.mark.deep

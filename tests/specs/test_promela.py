@@ -77,7 +77,7 @@ def test_parse_returns_the_finding_in_the_output_of_the_verifier(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("error: max search depth too small\n" + HELD, "not completed"),
         ("pan: reached -DMEMLIM bound\n" + HELD, "not completed"),
@@ -87,8 +87,8 @@ def test_parse_returns_the_finding_in_the_output_of_the_verifier(
     ],
     ids=["depth", "memory", "another error", "wrong use", "silence"],
 )
-def test_a_search_that_proves_nothing_is_an_error(text: str, told: str) -> None:
-    with pytest.raises(SpinError, match=told):
+def test_a_search_that_proves_nothing_is_an_error(text: str, reported: str) -> None:
+    with pytest.raises(SpinError, match=reported):
         parse(text)
 
 
@@ -159,9 +159,9 @@ def test_the_command_reports_a_missing_tool_in_one_line(
     monkeypatch.setenv("PATH", "")
 
     assert command.main(["--quick"]) == 4
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == (
         "specs.promela: spin and a C compiler are needed: apt-get install spin gcc\n"
     )
 
@@ -173,7 +173,7 @@ def test_wrong_arguments_are_a_wrong_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "fault", "expected", "told"),
+    ("verdict", "fault", "expected", "reported"),
     [
         (Verdict.HOLDS, None, True, "holds"),
         (Verdict.BROKEN, None, False, "BROKEN"),
@@ -187,7 +187,7 @@ def test_an_unexpected_verdict_fails_the_run(
     verdict: Verdict,
     fault: str | None,
     expected: bool,
-    told: str,
+    reported: str,
 ) -> None:
     """A model that fails and a fault that is not found are both reported; exit 1."""
     case = Case(own(), "only", (), "small", fault)
@@ -209,7 +209,7 @@ def test_an_unexpected_verdict_fails_the_run(
     assert command.main([]) == (0 if expected else 1)
     out = capsys.readouterr().out.splitlines()
     assert out[1].split()[0] == "counting"
-    assert out[1].endswith(f"  {told}")
+    assert out[1].endswith(f"  {reported}")
     assert out[-1].startswith(f"1 runs, {0 if expected else 1} not as expected")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from queuebroker.testing import Run
 
-__all__ = ["failure_of", "told", "unnumbered"]
+__all__ = ["failure_of", "story_of", "unnumbered"]
 
 
 def failure_of(program: Callable[[Run], object], **options: Any) -> Failure:
@@ -29,6 +29,6 @@ def unnumbered(story: str) -> str:
     return re.sub(r"(?<![\w/])(?:tests/testing/)?(\w+)\.py:\d+", r"\1", story)
 
 
-def told(program: Callable[[Run], object], **options: Any) -> str:
+def story_of(program: Callable[[Run], object], **options: Any) -> str:
     """Return the story of an exhaustive search's failure, without line numbers."""
     return unnumbered(failure_of(program, random=0, **options).story)

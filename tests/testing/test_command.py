@@ -317,7 +317,7 @@ NEVER_RUN = """
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("program", "never.py:program"),
         ("generator", "never.py:generator"),
@@ -330,7 +330,7 @@ def test_a_program_that_would_not_run_is_wrong_usage(
     write: Callable[[str, str], str],
     capsys: pytest.CaptureFixture[str],
     name: str,
-    told: str,
+    reported: str,
     options: list[str],
 ) -> None:
     file = write("never.py", NEVER_RUN)
@@ -339,7 +339,7 @@ def test_a_program_that_would_not_run_is_wrong_usage(
 
     assert capsys.readouterr() == (
         "",
-        f"queuebroker.testing: {told} must be a plain function: calling a coroutine"
+        f"queuebroker.testing: {reported} must be a plain function: calling a coroutine"
         " function or a generator runs nothing of it\n",
     )
 

@@ -68,19 +68,19 @@ def test_a_failure_shows_the_story_and_not_the_explorer(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_a_failure_tells_the_seed_and_the_seed_repeats_it(tmp_path: Path) -> None:
     ran = _pytest(tmp_path, "-k", "random")
-    (told,) = [line for line in ran.stdout.splitlines() if "--explore-seed=" in line]
+    (output,) = [line for line in ran.stdout.splitlines() if "--explore-seed=" in line]
     (seed,) = [
         line.split(": ")[1].strip()
         for line in ran.stdout.splitlines()
         if line.startswith("E") and "seed: " in line
     ]
 
-    again = _pytest(tmp_path, "-k", "random", told.strip())
+    again = _pytest(tmp_path, "-k", "random", output.strip())
     once = _pytest(tmp_path, "-k", "random", f"--explore-seed={seed}")
 
     assert f"seed: {seed}" in again.stdout
     assert f"seed: {seed}" in once.stdout
-    assert seed.startswith(told.strip().removeprefix("--explore-seed="))
+    assert seed.startswith(output.strip().removeprefix("--explore-seed="))
 
 
 @pytest.mark.deep
@@ -144,8 +144,8 @@ def test_an_exploration_of_no_schedule_is_wrong_usage(
     ran = _pytest(tmp_path, f"--explore-schedules={number}")
 
     assert ran.returncode == pytest.ExitCode.USAGE_ERROR
-    told = f"argument --explore-schedules: {number!r} is no number of 1 or more"
-    assert told in ran.stderr
+    reported = f"argument --explore-schedules: {number!r} is no number of 1 or more"
+    assert reported in ran.stderr
 
 
 @pytest.mark.deep
@@ -165,10 +165,10 @@ def test_refused_after_it(explore):
 
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED
     assert "2 failed" in ran.stdout
-    told = re.findall(
+    reported = re.findall(
         r"^E +\S*Error: program must be a plain", ran.stdout, re.MULTILINE
     )
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 @pytest.mark.deep

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import queuebroker
-from tests.testing.failing import told
+from tests.testing.failing import story_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_a_deadlock() -> None:
         run.spawn(forward)
         run.spawn(backward)
 
-    assert told(program) == DEADLOCK.strip()
+    assert story_of(program) == DEADLOCK.strip()
 
 
 SLOW_MACHINE = """
@@ -92,7 +92,7 @@ def test_an_exception_on_a_slow_machine() -> None:
         run.spawn(wait)
         run.spawn(come)
 
-    assert told(program) == SLOW_MACHINE.strip()
+    assert story_of(program) == SLOW_MACHINE.strip()
 
 
 def test_the_library_is_shown_only_where_no_user_is() -> None:
@@ -102,7 +102,7 @@ def test_the_library_is_shown_only_where_no_user_is() -> None:
         run.settle()
         server.waiting_accepts()
 
-    story = told(program)
+    story = story_of(program)
 
     at_the_users_line = r"test_story  server\.waiting_accepts\(\)  \[\w+\.\w+\]"
     assert re.search(at_the_users_line, story)
@@ -131,7 +131,7 @@ def test_a_long_undisturbed_stretch_is_cut_short() -> None:
 
         run.spawn(work)
 
-    lines = told(program).splitlines()
+    lines = story_of(program).splitlines()
 
     shown = [line.split("  test_story")[0].rstrip() for line in lines[4:13]]
     assert shown == [
@@ -154,7 +154,7 @@ def test_a_task_that_repeats_itself_on_one_line_is_cut_short() -> None:
             lock.acquire(timeout=1)
         raise LookupError
 
-    line = told(program).splitlines()[2]
+    line = story_of(program).splitlines()[2]
 
     assert "waits for lock, which it has itself" in line
     assert line.count("is out of time") <= 2
@@ -178,7 +178,7 @@ def test_a_story_names_locks_after_the_variables_that_hold_them() -> None:
         tasks.mutex.acquire()
         raise LookupError
 
-    story = told(program)
+    story = story_of(program)
 
     taken = re.findall(r"takes (.+?)  ", story)
     assert taken == ["forks[0]", "forks[1]", "first", "second", "tasks.mutex"]
@@ -202,7 +202,7 @@ def test_a_lock_is_named_by_its_own_assignment_among_several_of_a_line() -> None
         plates[1].acquire()
         raise LookupError(items)
 
-    taken = re.findall(r"takes (.+?)(?:  |,)", told(program))
+    taken = re.findall(r"takes (.+?)(?:  |,)", story_of(program))
     assert taken == ["cond", "b's lock", "a's lock", "forks[1]", "plates[1]"]
 
 
@@ -217,7 +217,7 @@ def test_a_table_of_its_own_counts_its_forks_from_0() -> None:
         with first[1], second[1]:
             raise LookupError
 
-    taken = re.findall(r"takes (.+?)(?:  |,)", told(program))
+    taken = re.findall(r"takes (.+?)(?:  |,)", story_of(program))
     assert taken == ["forks[1]", "forks[1] (2)"]
 
 
@@ -245,9 +245,10 @@ def test_a_story_names_the_object_that_a_sleeper_waits_for(
                 getattr(it, sleep)()
 
     kind = wanted.partition(" ")[0]
-    assert f"sleeps until {wanted.format('it')}" in told(with_a_name)
-    assert f"sleeps until {wanted.format('').replace(f'{kind} ', f'a {kind}')}" in told(
-        without_one
+    assert f"sleeps until {wanted.format('it')}" in story_of(with_a_name)
+    assert (
+        f"sleeps until {wanted.format('').replace(f'{kind} ', f'a {kind}')}"
+        in story_of(without_one)
     )
 
 
@@ -257,7 +258,7 @@ def test_a_story_names_the_full_queue_of_a_sleeper() -> None:
         jobs.put(1)
         jobs.put(2)
 
-    assert "sleeps until queue jobs has room" in told(program)
+    assert "sleeps until queue jobs has room" in story_of(program)
 
 
 def test_locks_that_are_assigned_together_have_names_of_their_own() -> None:
@@ -277,7 +278,7 @@ def test_locks_that_are_assigned_together_have_names_of_their_own() -> None:
         other.acquire()
         raise LookupError(items)
 
-    story = told(program)
+    story = story_of(program)
 
     taken = re.findall(r"takes (.+?)  ", story)
     assert taken == ["lock", "first", "second", "a lock", "a lock (2)"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.testing.failing import told
+from tests.testing.failing import story_of
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run
@@ -58,7 +58,7 @@ def test_a_wake_up_that_came_too_early() -> None:
         run.spawn(put)
         run.join()
 
-    assert told(program) == TOO_EARLY.strip()
+    assert story_of(program) == TOO_EARLY.strip()
 
 
 LOST_WAKE_UP = """
@@ -103,7 +103,7 @@ def test_a_lost_wake_up() -> None:
             is_open.append(True)
             door.notify()
 
-    assert told(program, bound=0) == LOST_WAKE_UP.strip()
+    assert story_of(program, bound=0) == LOST_WAKE_UP.strip()
 
 
 NEVER_NOTIFIED = """
@@ -132,7 +132,7 @@ def test_a_bare_wait_that_no_task_ever_notifies() -> None:
 
         run.spawn(get)
 
-    assert told(program) == NEVER_NOTIFIED.strip()
+    assert story_of(program) == NEVER_NOTIFIED.strip()
 
 
 def test_a_task_that_was_woken_and_sleeps_again_was_not_notified_too_early() -> None:
@@ -149,7 +149,7 @@ def test_a_task_that_was_woken_and_sleeps_again_was_not_notified_too_early() -> 
         with condition:
             condition.notify_all()
 
-    story = told(program)
+    story = story_of(program)
 
     assert "wakes get" in story
     assert "notifies nobody" not in story
@@ -180,7 +180,7 @@ def test_a_notify_that_would_not_have_helped_is_no_lost_wake_up(
         run.spawn(get)
         run.spawn(get)
 
-    story = told(program)
+    story = story_of(program)
 
     assert story.startswith("deadlock: nobody can go on: get-2\n")
     assert "main notified it before it slept" in story
@@ -198,7 +198,7 @@ def test_a_story_reports_a_notify_all_before_the_wait() -> None:
         with condition:
             condition.notify_all()
 
-    story = told(program)
+    story = story_of(program)
 
     assert re.search(
         r"main +notifies nobody +test_story_wake_ups +condition.notify_all", story
@@ -213,4 +213,4 @@ def test_a_story_omits_an_event_that_wakes_no_task() -> None:
         event.clear()
         run.spawn(event.wait)
 
-    assert "notifie" not in told(program)
+    assert "notifie" not in story_of(program)

@@ -152,12 +152,12 @@ def test_a_caller_that_timed_out_has_no_match() -> None:
 def test_no_caller_times_out_while_its_opposite_waits() -> None:
     # The connect waits all the time and is never matched: the accept should have been.
     waiting = connect(None, 4, NEVER)
-    told = Call("close", ("b1",), began=20, ended=21)
+    reported = Call("close", ("b1",), began=20, ended=21)
     late = attrs.evolve(accept(None, 6, 7), error=LATE)
     ended = attrs.evolve(connect(None, 4, 22), error=CLOSED)
 
     assert accepted(*START, waiting, late)  # it may have been listed later
-    assert accepted(*START, ended, late, told)
+    assert accepted(*START, ended, late, reported)
 
 
 def test_an_interrupted_side_leaves_its_opposite_an_end_or_nothing() -> None:
