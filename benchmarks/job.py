@@ -199,7 +199,7 @@ def _free_ports() -> tuple[int, int]:
 
 def _make_keys(job: Job) -> None:
     # Imported here, since the other jobs need no package to make keys.
-    from bus.keys.authority import Authority  # noqa: PLC0415
+    from bus.features.machines.authority import Authority  # noqa: PLC0415
 
     authority = Authority.create(Path(job.folder, "authority"))
     for side in ("near", "far"):

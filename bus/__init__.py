@@ -19,7 +19,7 @@ notifications, and subscribes to those of others. `BusConfig` has the settings, 
 
 bus.testing      a whole bus inside one test
 bus.pattern      sockets without names, which nanomsg and NNG speak too
-bus.multicast    one message to many recipients, with one copy of its bytes
+bus.features.memory    one message to many recipients, with one copy of its bytes
 bus.journal      recordings of traffic, and their checker
 
 In a shell, ``bus --help`` lists the commands, and ``bus demo`` shows a bus at work. The
@@ -32,16 +32,12 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bus.access import AccessList, Grant
-    from bus.address import Address
     from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
-    from bus.api.command_handle import CommandHandle
     from bus.api.membership import open_bus
-    from bus.api.subscription import Subscription, Watch
+    from bus.api.sender import CommandHandle
+    from bus.api.service import Service
     from bus.api.task import Task, Where
-    from bus.config import BusConfig
-    from bus.durability import Durability
     from bus.errors import (
         AccessDeniedError,
         AddresseeGoneError,
@@ -72,8 +68,13 @@ if TYPE_CHECKING:
         WireError,
         WrongProcessError,
     )
-    from bus.loan import Loan
-    from bus.message import (
+    from bus.features.durable.api import Durability
+    from bus.features.machines.network import DiscoveryScope, Network
+    from bus.features.subscriptions.api import Subscription, Watch
+    from bus.model.address import Address
+    from bus.model.config import BusConfig
+    from bus.model.loan import Loan
+    from bus.model.message import (
         NOREPLY,
         Incoming,
         Kind,
@@ -82,12 +83,10 @@ if TYPE_CHECKING:
         Response,
         Undelivered,
     )
-    from bus.network import DiscoveryScope, Network
-    from bus.payload import Payload
-    from bus.registration import Visibility
-    from bus.role import Role
-    from bus.service import Service
-    from bus.snapshot import (
+    from bus.model.payload import Payload
+    from bus.model.registration import Role, Visibility
+    from bus.model.rights import AccessList, Grant
+    from bus.model.snapshot import (
         ArenaRecipientInfo,
         BusSnapshot,
         Counters,
@@ -104,8 +103,8 @@ if TYPE_CHECKING:
         TaskInfo,
         ThreadInfo,
     )
-    from bus.specification import Specification
-    from bus.threads.account import Overflow
+    from bus.model.specification import Specification
+    from bus.process.account import Overflow
 
 __all__ = [  # noqa: RUF022 # grouped by module
     # access
@@ -198,19 +197,31 @@ __all__ = [  # noqa: RUF022 # grouped by module
 
 # The module of each name; a name not listed here is one of the errors.
 _HOMES: Final = {
-    "access": ("AccessList", "Grant"),
-    "address": ("Address",),
+    "model.rights": (
+        "AccessList",
+        "Grant",
+    ),
+    "model.address": ("Address",),
     "api.bus": ("Bus",),
-    "api.command_handle": ("CommandHandle",),
+    "api.sender": ("CommandHandle",),
     "api.bus_thread": ("BusThread",),
     "api.membership": ("open_bus",),
-    "api.subscription": ("Subscription", "Watch"),
-    "api.task": ("Task", "Where"),
-    "config": ("BusConfig",),
-    "durability": ("Durability",),
-    "registration": ("Visibility",),
-    "specification": ("Specification",),
-    "message": (
+    "features.subscriptions.api": (
+        "Subscription",
+        "Watch",
+    ),
+    "api.task": (
+        "Task",
+        "Where",
+    ),
+    "model.config": ("BusConfig",),
+    "features.durable.api": ("Durability",),
+    "model.registration": (
+        "Visibility",
+        "Role",
+    ),
+    "model.specification": ("Specification",),
+    "model.message": (
         "NOREPLY",
         "Incoming",
         "Kind",
@@ -219,12 +230,14 @@ _HOMES: Final = {
         "Response",
         "Undelivered",
     ),
-    "loan": ("Loan",),
-    "payload": ("Payload",),
-    "network": ("DiscoveryScope", "Network"),
-    "role": ("Role",),
-    "service": ("Service",),
-    "snapshot": (
+    "model.loan": ("Loan",),
+    "model.payload": ("Payload",),
+    "features.machines.network": (
+        "DiscoveryScope",
+        "Network",
+    ),
+    "api.service": ("Service",),
+    "model.snapshot": (
         "MachineInfo",
         "MachineState",
         "SharedMemoryInfo",
@@ -241,7 +254,7 @@ _HOMES: Final = {
         "ThreadInfo",
         "SentCounters",
     ),
-    "threads.account": ("Overflow",),
+    "process.account": ("Overflow",),
 }
 _HOME_OF: Final = dict.fromkeys(__all__, "errors") | {
     name: home for home, names in _HOMES.items() for name in names

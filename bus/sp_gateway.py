@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from bus.address import Address
 from bus.api.arguments import check_instance, check_optional_callback
 from bus.api.bus import Bus
 from bus.api.bus_thread import BusThread
 from bus.errors import BusError, UnknownTaskError
-from bus.message import Incoming
+from bus.model.address import Address
+from bus.model.message import Incoming
+from bus.model.specification import Specification
 from bus.pattern.bus_socket import BusSocket
 from bus.pattern.message_run import MessageRun
-from bus.specification import Specification
-from bus.threads.internal_errors import InternalErrors
+from bus.process.failures import InternalErrors
 from queuebroker import _sync
 from queuebroker.arguments import known_as, snapshot, wrong_type
 from queuebroker.closable import Closable

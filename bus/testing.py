@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bus.api.bus import Bus
-from bus.config import BusConfig
-from bus.core.local.trace import Journal
-from bus.links.memory import MemoryNetwork
+from bus.kernel.trace import Journal
+from bus.model.config import BusConfig
+from bus.process.memory_network import MemoryNetwork
 
 __all__ = ["memory_bus"]
 

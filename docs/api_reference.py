@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import bus
-import bus.multicast
+import bus.features.memory
 import bus.pattern
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def bus_api() -> str:
 
 
 def multicast_api() -> str:
-    """Every public name of `bus.multicast`."""
-    return _page(bus.multicast, MULTICAST_GROUPS)
+    """Every public name of `bus.features.memory`."""
+    return _page(bus.features.memory, MULTICAST_GROUPS)
 
 
 def pattern_api() -> str:

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bus import BusConfig, Service, Task, errors
-from bus.api.receiver import Receiver
-from bus.api.responder import Responder
-from bus.config import settings_table
-from bus.core import constants, wire
-from bus.core.wire.memory_frames import MemoryFrame
+from bus.api.receiver import Receiver, Responder
+from bus.features.memory.frames import MemoryFrame
+from bus.kernel import constants, wire
+from bus.model.config import settings_table
+from bus.process.inbox import Inbox
+from bus.process.router import Router
+from bus.process.thread_manager import ThreadManager
 from bus.testing import memory_bus
-from bus.threads.inbox import Inbox
-from bus.threads.router import Router
-from bus.threads.thread_manager import ThreadManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,7 +65,7 @@ def limits() -> str:
 
 
 def fixed() -> str:
-    """Every constant of `bus.core.constants`."""
+    """Every constant of `bus.kernel.constants`."""
     lines = ["| constant | value |", "| --- | ---: |"]
     for name, value in vars(constants).items():
         if name.isupper():
@@ -135,7 +134,7 @@ def bus_api() -> str:
 
 
 def multicast_api() -> str:
-    """What `bus.multicast` gives, from its docstrings."""
+    """What `bus.features.memory` gives, from its docstrings."""
     found = runpy.run_path(str(HERE / "api_reference.py"))
     page: str = found["multicast_api"]()
     return page

@@ -6,8 +6,8 @@ bytearrays are the regions of the pool; on a bus they are shared memory.
 
 from collections.abc import Iterator
 
-from bus.multicast import Excerpt, Mode, Pool, PoolLayout
-from bus.multicast.control_block import END, INDIRECT
+from bus.features.memory import Excerpt, Mode, Pool, PoolLayout
+from bus.features.memory.blocks import END, INDIRECT
 
 LAYOUT = PoolLayout(buffers=6, buffer_bytes=8, icbs=3, users=3)
 HEADINGS = "block   dup  used  off  next  last  msg  target  mode   total  gen  data"

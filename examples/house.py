@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from bus import Bus, BusConfig, Incoming, Network, Presence, UnresolvedError, open_bus
-from bus.keys.authority import Authority
+from bus.features.machines.authority import Authority
 
 BOILER = "ism://cellar/boiler"
 

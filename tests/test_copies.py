@@ -36,17 +36,17 @@ from bus import (
     Specification,
     Undelivered,
 )
-from bus.api.notification_iterator import NotificationIterator
-from bus.config import settings_table
-from bus.keys.authority import Authority, Issued
-from bus.keys.machine_keys import MachineKeys
-from bus.multicast import (
-    Census,
-    Descriptor,
-    Excerpt,
-    Holdings,
-    Piece,
-    PoolLayout,
+from bus.features.machines.authority import Authority, Issued
+from bus.features.machines.machine_keys import MachineKeys
+from bus.features.memory import Census, Descriptor, Excerpt, Holdings, Piece, PoolLayout
+from bus.features.subscriptions.iterator import NotificationIterator
+from bus.model.config import settings_table
+from bus.model.snapshot import (
+    ArenaRecipientInfo,
+    LentViewsInfo,
+    LongMessageCounters,
+    SharedMemoryInfo,
+    SlabInfo,
 )
 from bus.pattern import (
     BusSocket,
@@ -62,13 +62,6 @@ from bus.pattern import (
     SocketStats,
     device,
 )
-from bus.snapshot import (
-    ArenaRecipientInfo,
-    LentViewsInfo,
-    LongMessageCounters,
-    SharedMemoryInfo,
-    SlabInfo,
-)
 from bus.sp_gateway import GatewayStats
 from bus.testing import memory_bus
 from queuebroker import Broker, QueueBroker, Stats
@@ -83,9 +76,20 @@ if TYPE_CHECKING:
 
 _MODULES: Final = (
     *("queuebroker", "queuebroker.sockets", "queuebroker.aio", "queuebroker.testing"),
-    *("bus", "bus.errors", "bus.events", "bus.config", "bus.arrays", "bus.sp_gateway"),
-    *("bus.pattern", "bus.pattern.aio", "bus.multicast", "bus.journal.writer"),
-    *("bus.keys.authority", "bus.keys.machine_keys", "bus.api.notification_iterator"),
+    *(
+        "bus",
+        "bus.errors",
+        "bus.model.events",
+        "bus.model.config",
+        "bus.model.arrays",
+        "bus.sp_gateway",
+    ),
+    *("bus.pattern", "bus.pattern.aio", "bus.features.memory", "bus.journal.writer"),
+    *(
+        "bus.features.machines.authority",
+        "bus.features.machines.machine_keys",
+        "bus.features.subscriptions.iterator",
+    ),
 )
 _LONG: Final = LongMessageCounters(
     shared=1, released=2, beyond_share=3, no_room=4, not_mapped=5

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bus
-import bus.multicast
+import bus.features.memory
 import bus.pattern
 from specs.clauses import load_clauses
 
@@ -66,7 +66,7 @@ def test_every_public_name_of_multicast_is_explained_once() -> None:
     found = runpy.run_path(str(_DOCS / "api_reference.py"))
     names = [name for group in found["MULTICAST_GROUPS"].values() for name in group]
 
-    assert sorted(names) == sorted(bus.multicast.__all__)
+    assert sorted(names) == sorted(bus.features.memory.__all__)
     assert all(f"### `{name}`" in found["multicast_api"]() for name in names)
 
 

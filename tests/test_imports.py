@@ -84,37 +84,37 @@ HEAVY = frozenset(
     }
 )
 # What `from bus import open_bus` must not load: few programs use the journal, keys,
-# the discovery of machines or the pools of `bus.multicast`.
+# the discovery of machines or the pools of `bus.features.memory`.
 RARE = frozenset({"hashlib", "json", "random", "shutil", "subprocess", "tempfile"})
 # The modules of this project among those that it loads: 257 today.
 OWN_MODULES_MAX = 257
 # The modules of features that a bus does not load without an arena, a network and a
 # journal, and while no process inspects it.
 UNUSED = (
-    "bus.api.hand_over",
-    "bus.api.inspection",
-    "bus.api.loans",
-    "bus.core.discovery",
-    "bus.core.remote.machine_dialler",
-    "bus.core.remote.name_conflicts",
-    "bus.core.remote.frame_",
-    "bus.core.wire.memory_frames",
-    "bus.horizon",
+    "bus.features.moving.hand_over",
+    "bus.features.watching.inspection",
+    "bus.features.memory.api",
+    "bus.features.machines",
+    "bus.features.machines.machine_dialler",
+    "bus.features.machines.name_conflicts",
+    "bus.kernel.frame_",
+    "bus.features.memory.frames",
+    "bus.features.durable",
     "bus.journal",
-    "bus.keys",
-    "bus.links.gateway_",
-    "bus.links.lease_account",
-    "bus.links.lent_bodies",
-    "bus.links.link_memory",
-    "bus.links.machine_discovery",
-    "bus.links.monitor_leases",
-    "bus.links.peer_trust",
-    "bus.links.shared_bodies",
-    "bus.links.task_loans",
-    "bus.multicast",
+    "bus.features.machines",
+    "bus.process.gateway_",
+    "bus.features.memory.shared_bodies",
+    "bus.features.memory.lent_bodies",
+    "bus.features.memory.link_memory",
+    "bus.features.machines.machine_discovery",
+    "bus.features.watching.frame_monitor",
+    "bus.process.peer_trust",
+    "bus.features.memory.shared_bodies",
+    "bus.features.memory.shared_bodies",
+    "bus.features.memory",
 )
 # Each bus that joins its network has one, for other processes.
-INSPECTOR = "bus.api.inspector"
+INSPECTOR = "bus.features.watching.inspector"
 SCIENTIFIC = frozenset({"numpy", "pandas", "pyarrow", "pyspark", "matplotlib", "rich"})
 
 
@@ -212,8 +212,8 @@ def test_a_bus_loads_shared_memory_when_it_opens_and_no_pool(
     opened = _loaded_by("import bus; bus.open_bus().close()", whole=True)
 
     # A later import, at the first long message, would be made under a lock.
-    assert "bus.links.link_memory" in opened
-    assert "bus.multicast.pool" not in opened
+    assert "bus.features.memory.link_memory" in opened
+    assert "bus.features.memory.pool" not in opened
 
 
 @pytest.mark.parametrize(

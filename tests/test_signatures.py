@@ -30,8 +30,14 @@ import specs
 PUBLIC: Final = (
     *("queuebroker", "queuebroker.aio", "queuebroker.java", "queuebroker.sockets"),
     *("queuebroker.testing", "queuebroker.testing.strategies"),
-    *("bus", "bus.arrays", "bus.errors", "bus.testing", "bus.keys.authority"),
-    *("bus.pattern", "bus.pattern.aio", "bus.multicast", "bus.sp_gateway"),
+    *(
+        "bus",
+        "bus.model.arrays",
+        "bus.errors",
+        "bus.testing",
+        "bus.features.machines.authority",
+    ),
+    *("bus.pattern", "bus.pattern.aio", "bus.features.memory", "bus.sp_gateway"),
     *("bus.journal.writer", "bus.journal.reader", "bus.journal.checker"),
     *("specs.conformance.subject", "specs.conformance.scenarios"),
     "specs.conformance.performance",
@@ -118,7 +124,7 @@ EXAMPLES: Final = {
     "bus": "{'heat': True}",
     "bus.testing": "",
     "bus.pattern": "b'hello'",
-    "bus.multicast": "",
+    "bus.features.memory": "",
 }
 
 

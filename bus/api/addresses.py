@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.address import ANY_MACHINE, Address, check_bus_name
 from bus.api.arguments import wrong_type
-from bus.api.features import use_any_machine
 from bus.errors import NotJoinedError
-from bus.specification import Specification
+from bus.features import use_any_machine
+from bus.model.address import ANY_MACHINE, Address, check_bus_name
+from bus.model.specification import Specification
 
 if TYPE_CHECKING:
     from bus.api.task_owner import TaskOwner

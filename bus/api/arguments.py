@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from bus.address import ANY_MACHINE, SYSTEM, Address, check_module_name, is_system
-from bus.config import BusConfig
-from bus.message import Incoming
-from bus.registration import Visibility
-from bus.threads.account import Overflow
+from bus.model.address import ANY_MACHINE, SYSTEM, Address, check_module_name, is_system
+from bus.model.config import BusConfig
+from bus.model.message import Incoming
+from bus.model.registration import Visibility
+from bus.process.account import Overflow
 from queuebroker.arguments import (
     check_callable,
     check_instance,
@@ -27,7 +27,7 @@ from queuebroker.arguments import (
 )
 
 if TYPE_CHECKING:
-    from bus.core.local.routing_table import Entry
+    from bus.kernel.tasks.routing_table import Entry
 
 __all__ = [
     "UNSET",

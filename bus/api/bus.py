@@ -1,4 +1,11 @@
-"""`Bus`: the membership of one process on one bus, and the entry point of the API."""
+"""`Bus`: the membership of one process on one bus, and the entry point of the API.
+
+`release_foreign_tasks`: a closed bus releases the tasks of other buses.
+
+A task of one bus may send to names of another one, and subscribe to them. When that
+other bus is closed, these requests end, and neither the task nor its thread refers to
+the closed bus any more (BUS-DEREG-12).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +13,9 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from bus.address import (
-    Address,
-    check_bus_name,
-    check_machine_name,
-    check_module_name,
-    fresh_name,
-)
-from bus.api import features
+from bus import features
 from bus.api.addresses import Addresses
 from bus.api.arguments import (
     UNSET,
@@ -30,36 +30,107 @@ from bus.api.arguments import (
 )
 from bus.api.bus_thread import BusThread
 from bus.api.bus_threads import BusThreads
-from bus.api.call import call
-from bus.api.foreign_tasks import release_foreign_tasks
 from bus.api.implicit_tasks import ImplicitTasks
-from bus.api.lifetime import Lifetime
-from bus.api.network_node import NetworkNode
-from bus.api.new_exchange import new_exchange
-from bus.api.orphans import Orphans
+from bus.api.lifetime import Lifetime, Orphans
+from bus.api.network_node import NetworkNode, new_exchange
+from bus.api.outcome import call
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
-from bus.api.subscription import Subscription
 from bus.api.task import Task, Where
-from bus.api.task_registration import register_task
-from bus.at_exit import do_not_call_at_exit
-from bus.config import BusConfig
-from bus.core.hooks import Hooks
-from bus.core.local.trace import Journal
-from bus.durability import Durability
-from bus.links.process_network import ProcessNetwork
-from bus.message import Incoming, Undelivered
-from bus.registration import Visibility
-from bus.snapshot import BusSnapshot, TaskInfo
-from bus.specification import Specification
-from bus.threads.account import Overflow
-from bus.threads.dropping_account import new_account
-from bus.threads.router import Router
+from bus.features.durable.api import Durability
+from bus.features.subscriptions.api import Subscription
+from bus.kernel.hooks import Hooks
+from bus.kernel.trace import Journal
+from bus.model.address import (
+    Address,
+    check_bus_name,
+    check_machine_name,
+    check_module_name,
+    fresh_name,
+)
+from bus.model.config import BusConfig
+from bus.model.message import Incoming, Undelivered
+from bus.model.registration import Visibility
+from bus.model.snapshot import BusSnapshot, TaskInfo
+from bus.model.specification import Specification
+from bus.process.account import Overflow, new_account
+from bus.process.at_exit import do_not_call_at_exit
+from bus.process.comm_thread import ProcessNetwork
+from bus.process.router import Router
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.closable import Closable
 
-__all__ = ["Bus"]
+if TYPE_CHECKING:
+    from bus.api.bus_threads import BusOfThreads
+    from bus.api.task_owner import TaskOwner
+    from bus.process.exchange import Exchange
+    from bus.process.thread_manager import ThreadManager
+    from bus.process.verdict import Verdict
+
+__all__ = ["Bus", "register_task", "release_foreign_tasks"]
+
+# Maximum wait for the master's decision on a name (OPEN-3). A slave finds a new master
+# within a second, and that one decides within another.
+_VERDICT_S: Final = 2.0
+
+
+def register_task(
+    bus: TaskOwner,
+    name: str,
+    visibility: Visibility,
+    host: ThreadManager,
+    receiver: Receiver,
+) -> Task:
+    """Register a task in a thread; its callbacks run only after this function.
+
+    host: the thread manager of that thread.
+
+    Raises:
+        NameTakenError, AccessDeniedError, UnknownTaskError: as `Bus.register`.
+    """
+    receiver.postpone_openings()
+    entry = None
+    try:
+        entry = bus._exchange.register(name, visibility, bus.name, host, receiver)
+        task = Task(bus, entry, receiver)
+        if receiver.verdict is not None:
+            _await_verdict(bus, receiver.verdict)
+        receiver.run_openings()
+    except BaseException:
+        if entry is not None:
+            # An interrupt or a refusal: the caller gets no task to deregister.
+            receiver.leave(entry, final=False)
+        receiver.run_openings()
+        raise
+    return task
+
+
+def _await_verdict(bus: TaskOwner, verdict: Verdict) -> None:
+    wait_s = 0.0 if bus._threads.in_callback() else _VERDICT_S
+    verdict.wait(_sync.monotonic() + wait_s)
+
+
+def release_foreign_tasks(
+    exchange: Exchange, bus: str, others: Mapping[str, BusOfThreads]
+) -> None:
+    """Cancel the interests of tasks of other buses, and fail their parked messages.
+
+    The calls of other buses that wait for the closed one end. Requests that begin only
+    now end by themselves: the lifetime of the bus has ended before.
+
+    exchange: the exchange of the closed bus, whose name is ``bus``.
+    others: the other buses of this process, by name.
+    """
+    for interest in exchange.query(
+        lambda: exchange.manager.audiences.of_other_buses(bus)
+    ):
+        interest.cancel()
+    exchange.parked_expiry.close(bus)
+    # After all of this: the threads that wait check what they wait for once more.
+    for other in list(others.values()):
+        for host in other._threads.managers():
+            host.ask(host.pending)
 
 
 class Bus(Closable):

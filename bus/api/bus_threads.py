@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_instance
 from bus.api.bus_thread import BusThread
-from bus.threads.thread_manager import ThreadManager
+from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Mapping, Sequence
 
-    from bus.api.lifetime import Lifetime
-    from bus.api.orphans import Orphans
-    from bus.core.local.routing_table import Entry
-    from bus.threads.exchange import Exchange
+    from bus.api.lifetime import Lifetime, Orphans
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.process.exchange import Exchange
 
 __all__ = ["BusOfThreads", "BusThreads"]
 

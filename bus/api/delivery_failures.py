@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from bus.api.run_callback import run_callback
 from bus.errors import BusError, MovedError
-from bus.message import Kind, Undelivered
-from bus.threads.delivery import Answer, RepeatedAnswer, Returned
+from bus.model.message import Kind, Undelivered
+from bus.process.mailbox import Answer, RepeatedAnswer, Returned
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.api.questions import Questions
-    from bus.core.local.routing_table import Entry
-    from bus.events import BusReason
-    from bus.message import Incoming
-    from bus.threads.mailbox import Client
-    from bus.threads.router import Router
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.model.events import BusReason
+    from bus.model.message import Incoming
+    from bus.process.mailbox import Client
+    from bus.process.router import Router
 
 __all__ = ["DeliveryFailures"]
 

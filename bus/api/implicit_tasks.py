@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bus.address import Address, names_any_machine
 from bus.api.arguments import deadline_after
-from bus.api.features import await_binding, listen
 from bus.errors import CommandTimeoutError, UnknownTaskError
-from bus.registration import Visibility
+from bus.features import await_binding, listen
+from bus.model.address import Address, names_any_machine
+from bus.model.registration import Visibility
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from bus.api.bus_thread import BusThread
     from bus.api.bus_threads import BusThreads
-    from bus.api.lifetime import Lifetime
-    from bus.api.orphans import Orphans
+    from bus.api.lifetime import Lifetime, Orphans
     from bus.api.task import Task, Where
-    from bus.message import Incoming, Presence
-    from bus.specification import Specification
+    from bus.model.message import Incoming, Presence
+    from bus.model.specification import Specification
 
 __all__ = ["ImplicitTasks", "Registrar"]
 

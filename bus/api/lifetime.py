@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from bus.errors import UnknownTaskError, WrongProcessError
 
 if TYPE_CHECKING:
-    from bus.threads.exchange import Exchange
+    from collections.abc import Callable
 
-__all__ = ["Lifetime"]
+    from bus.process.exchange import Exchange
+
+__all__ = ["Lifetime", "Orphans"]
 
 # The lifetimes of the buses that this process has created; a forked child has none
 # (BUS-INIT-16).
@@ -56,3 +60,33 @@ class Lifetime:
         self.check_process()
         if self.closed:
             raise UnknownTaskError("", f"bus {self._bus!r} is closed")
+
+
+class Orphans:
+    """The tasks of dropped iterators and of ended threads (BUS-DEREG-9, BUS-DEREG-14).
+
+    A finalizer may run while its thread holds any lock. So it only appends a function
+    here, and a later call of the bus calls that.
+
+    waiting: the functions, in order. append: the method of the deque itself, so that a
+      finalizer runs no other code.
+    """
+
+    __slots__ = ("append", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: Final[deque[Callable[[], object]]] = deque()
+        self.append: Final = self.waiting.append
+
+    def deregister(self) -> None:
+        """Deregister all orphans."""
+        # Remove from the list last: an interrupt before that loses nothing, and a
+        # second deregistration does nothing. Another thread may run this concurrently.
+        while True:
+            try:
+                deregister = self.waiting[0]
+            except IndexError:
+                return
+            deregister()
+            with suppress(ValueError):
+                self.waiting.remove(deregister)

@@ -6,18 +6,18 @@ import errno
 import os
 from typing import Final
 
-from bus.address import check_bus_name
 from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
-from bus.api.features import other_machines
-from bus.at_exit import call_at_exit
-from bus.config import BusConfig, settings_table, suggests_names
-from bus.core.local.trace import Journal
-from bus.durability import Durability
 from bus.errors import BusyError
-from bus.links.socket_network import SocketNetwork
-from bus.network import Network
-from bus.role import Role
+from bus.features import other_machines
+from bus.features.durable.api import Durability
+from bus.features.machines.network import Network
+from bus.kernel.trace import Journal
+from bus.model.address import check_bus_name
+from bus.model.config import BusConfig, settings_table, suggests_names
+from bus.model.registration import Role
+from bus.process.at_exit import call_at_exit
+from bus.process.socket_network import SocketNetwork
 
 __all__ = ["open_bus"]
 

@@ -11,18 +11,25 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.api.asker import Asker
+from bus.api.arguments import wrong_type
 from bus.api.delivery_failures import DeliveryFailures
+from bus.api.questions import Asker
 from bus.api.reentry import calls_user, guarded
-from bus.api.responder import Responder
 from bus.api.run_callback import run_callback
-from bus.core.local.trace import dropped_by
-from bus.error_text import error_text_of
-from bus.errors import ExpiredError
-from bus.events import BusReason
-from bus.message import NOREPLY, Incoming, Kind
-from bus.threads.delivery import Answer
-from bus.threads.verdict import Verdict
+from bus.errors import (
+    AlreadyAnsweredError,
+    ExpiredError,
+    NotJoinedError,
+    RemoteError,
+    UnknownTaskError,
+)
+from bus.kernel.trace import dropped_by
+from bus.model.error_text import error_text_of, fitting
+from bus.model.events import BusReason
+from bus.model.message import NOREPLY, Incoming, Kind
+from bus.model.payload import freeze_within
+from bus.process.mailbox import Answer
+from bus.process.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -30,18 +37,97 @@ if TYPE_CHECKING:
 
     from bus.api.questions import Questions
     from bus.api.task_owner import TaskOwner
-    from bus.config import BusConfig
-    from bus.core.local.inbound_run import InboundRun
-    from bus.core.local.routing_table import Entry
     from bus.errors import BusError
-    from bus.message import Undelivered
-    from bus.threads.account import Account
-    from bus.threads.exchange import Exchange
-    from bus.threads.mailbox import Host
-    from bus.threads.router import Router
-    from bus.threads.thread_manager import ThreadManager
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.tasks.runs import InboundRun
+    from bus.kernel.trace import Trace
+    from bus.model.config import BusConfig
+    from bus.model.message import Undelivered
+    from bus.process.account import Account
+    from bus.process.exchange import Exchange
+    from bus.process.mailbox import Host
+    from bus.process.router import Router
+    from bus.process.thread_manager import ThreadManager
 
-__all__ = ["Receiver"]
+__all__ = ["Receiver", "Responder"]
+
+
+class Responder:
+    """The part of a task that answers; only the thread that hosts the task calls it.
+
+    Args:
+        bus: the bus of the task; None if the task asks and answers on that bus alone.
+
+    Attributes:
+        unasked: the number of answers that nobody requested (BUS-MSG-7).
+    """
+
+    __slots__ = ("_bus", "_config", "_router", "unasked")
+
+    def __init__(
+        self,
+        router: Router,
+        config: BusConfig,
+        bus: TaskOwner | None,
+    ) -> None:
+        self._router: Final = router
+        self._config: Final = config
+        self._bus: Final = bus
+        self.unasked: int = 0
+
+    def respond(
+        self, message: Incoming, payload: Any = None, *, error: str | None = None
+    ) -> None:
+        """Answer a message; see `Incoming.respond`."""
+        entry: Entry = message._to
+        if error is not None and not isinstance(error, str):
+            raise wrong_type("error", "a str or None", error)
+        if entry.host is None:
+            raise UnknownTaskError(entry.name)
+        if not message.wants_reply:
+            self.unasked += 1
+            return
+        if message._answered:
+            raise AlreadyAnsweredError(entry.name)
+        asker, router = message._source, self._router
+        if asker.remote and asker.address.bus != entry.address.bus:
+            router = self._router_to(str(asker.address.bus))
+        config = self._config
+        limit = config.message_bytes_max
+        frozen, size = freeze_within(payload, limit, config.encoders)
+        if error is not None:
+            error = fitting(error, limit)
+        message._answered = True
+        if asker.remote:
+            comm = router.exchange.comm
+            assert comm is not None
+            comm.answer(message, frozen, error)
+            return
+        trace: Trace | None = message._trace
+        wanted = router.deliver_answer(
+            Answer(
+                _to=asker,
+                number=message._id,
+                responder=entry.address,
+                payload=frozen,
+                error=None if error is None else RemoteError(entry.name, error),
+                final=message.kind is Kind.COMMAND,
+                _trace=None if trace is None else trace.answer(entry.id.number, size),
+            )
+        )
+        if not wanted:  # the asker has deregistered
+            self.unasked += 1
+
+    def _router_to(self, name: str) -> Router:
+        """Return the router of another bus, over which a question came.
+
+        Raises:
+            NotJoinedError: this process has left that bus.
+        """
+        bus = None if self._bus is None else self._bus._others.get(name)
+        if bus is None:
+            raise NotJoinedError(name)
+        return bus._router
 
 
 class Receiver:

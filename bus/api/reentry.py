@@ -17,7 +17,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from bus.threads.scheduler import Scheduler
+from bus.process.scheduler import Scheduler
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ R = TypeVar("R")
 # The packages that hold locks of the bus, or work with state that these guard.
 _AT_WORK: Final = (
     "bus.api.",
-    "bus.core.",
+    "bus.kernel.",
     "bus.journal.",
-    "bus.links.",
-    "bus.threads.",
+    "bus.process.",
+    "bus.process.",
 )
 _LIBRARY: Final = (
     *_AT_WORK,
-    "bus.message",
-    "bus.payload",
+    "bus.model.message",
+    "bus.model.payload",
     "queuebroker.",
 )
 
@@ -153,7 +153,7 @@ def _is_library(frame: FrameType) -> bool:
 def _is_whole(frame: FrameType, called: FrameType | None) -> bool:
     """Return True if user code may call the bus from this frame of the library."""
     code, name = frame.f_code, frame.f_globals["__name__"]
-    if id(code) in _CALLERS or name == "bus.payload":
+    if id(code) in _CALLERS or name == "bus.model.payload":
         return True
     if name == _sync.__name__:
         return code.co_name == "park"

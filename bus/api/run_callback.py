@@ -9,7 +9,7 @@ from bus.api.reentry import calls_user
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.threads.mailbox import Client
+    from bus.process.mailbox import Client
 
 __all__ = ["run_callback"]
 

@@ -8,39 +8,69 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from bus.api.arguments import (
     UNSET,
     answer_timeout,
     check_optional_callback,
     deadline_after,
 )
-from bus.api.command_handle import NO_QUESTION, CommandHandle
-from bus.api.questions import Question
-from bus.api.reentry import MAIN, enter
+from bus.api.questions import Question, Questions
+from bus.api.reentry import MAIN, enter, guarded
 from bus.errors import BusFullError, UnknownTaskError
-from bus.links.send_batch import PAYLOAD_MAX
-from bus.message import Incoming, Kind
-from bus.payload import freeze_within, own_copy
+from bus.model.message import Incoming, Kind
+from bus.model.payload import freeze_within, own_copy
+from bus.process.send_batch import PAYLOAD_MAX
 from queuebroker import _sync
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.address import Address
     from bus.api.arguments import Unset
-    from bus.api.asker import Asker
     from bus.api.lifetime import Lifetime
+    from bus.api.questions import Asker
     from bus.api.receiver import Receiver
     from bus.api.task_owner import TaskOwner
-    from bus.config import BusConfig
-    from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Tracer
-    from bus.links.send_batch import SendBatch
-    from bus.message import Response
-    from bus.threads.exchange import Exchange
-    from bus.threads.router import Router
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.trace import Tracer
+    from bus.model.address import Address
+    from bus.model.config import BusConfig
+    from bus.model.message import Response
+    from bus.process.exchange import Exchange
+    from bus.process.router import Router
+    from bus.process.send_batch import SendBatch
 
-__all__ = ["NOTIFY", "SEND", "Sender"]
+__all__ = ["NOTIFY", "NO_QUESTION", "SEND", "CommandHandle", "Sender"]
+
+
+class CommandHandle(Uncopyable, Struct, frozen=True):
+    """A command that was sent, and its questions: one for each addressee, or none."""
+
+    _questions: Questions | None
+    _numbers: tuple[int, ...]
+
+    @guarded("cancel a command")
+    def cancel(self) -> bool:
+        """Stop waiting for an answer; return whether one was still pending.
+
+        If an addressee has not read the command yet, it does not receive it.
+        """
+        return self._cancel()
+
+    def _cancel(self) -> bool:
+        waited = False
+        for number in self._numbers:
+            assert self._questions is not None
+            question = self._questions.get(number)
+            if question is not None:
+                waited = self._questions.cancel(question) or waited
+        return waited
+
+
+NO_QUESTION: Final = CommandHandle(None, ())  # the sender requested no answer
+
 
 SEND: Final = "send a command"  # see `enter`
 NOTIFY: Final = "notify"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from bus.address import Address
 from bus.api.arguments import (
     UNSET,
     OnFull,
@@ -18,22 +17,21 @@ from bus.api.arguments import (
     deadline_after,
     new_address,
 )
-from bus.api.awaited_command import await_command
 from bus.api.bus_thread import BusThread
-from bus.api.call import call
-from bus.api.command_handle import NO_QUESTION, CommandHandle
+from bus.api.outcome import await_command, call
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
-from bus.api.sender import NOTIFY, SEND, Sender
-from bus.api.subscription import Subscriber, Subscription, Watch
+from bus.api.sender import NO_QUESTION, NOTIFY, SEND, CommandHandle, Sender
 from bus.api.task_owner import TaskOwner
-from bus.core.local.routing_table import Entry
-from bus.links.send_batch import SendBatch
-from bus.loan import Loan
-from bus.message import Incoming, Presence, Response
-from bus.specification import Specification
-from bus.threads.account import Overflow
-from bus.threads.host_thread import call_in_host_thread, move
+from bus.features.subscriptions.api import Subscriber, Subscription, Watch
+from bus.kernel.tasks.routing_table import Entry
+from bus.model.address import Address
+from bus.model.loan import Loan
+from bus.model.message import Incoming, Presence, Response
+from bus.model.specification import Specification
+from bus.process.account import Overflow
+from bus.process.send_batch import SendBatch
+from bus.process.thread_manager import call_in_host_thread, move
 from queuebroker import _sync
 from queuebroker.closable import Uncopyable
 

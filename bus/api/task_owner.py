@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bus.address import Address
     from bus.api.bus_threads import BusThreads
     from bus.api.lifetime import Lifetime
-    from bus.config import BusConfig
     from bus.errors import BusError, MovedError
-    from bus.loan import Loan
-    from bus.message import Incoming
-    from bus.specification import Specification
-    from bus.threads.exchange import Exchange
-    from bus.threads.router import Router
+    from bus.model.address import Address
+    from bus.model.config import BusConfig
+    from bus.model.loan import Loan
+    from bus.model.message import Incoming
+    from bus.model.specification import Specification
+    from bus.process.exchange import Exchange
+    from bus.process.router import Router
 
 __all__ = ["TaskOwner"]
 
@@ -65,7 +65,7 @@ class TaskOwner(Protocol):
 
     @property
     def _new_loan(self) -> Callable[..., Loan]:
-        """Takes a loan for a task; see `bus.api.features.new_loan`."""
+        """Takes a loan for a task; see `bus.features.new_loan`."""
 
     def _route(self, where: str | Address, bus: str | None) -> tuple[str, TaskOwner]:
         """Return the key by which an addressee is routed, and its bus."""

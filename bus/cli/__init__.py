@@ -40,28 +40,42 @@ class Verb:
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
-        "demo": Verb("bus.cli.demo:demo", "Index a folder, and check the record."),
+        "demo": Verb("bus.demo.verb:demo", "Index a folder, and check the record."),
         "tree": Verb(
-            "bus.cli.look:tree", "Show the processes and tasks of a live bus."
+            "bus.features.watching.verb:tree",
+            "Show the processes and tasks of a live bus.",
         ),
-        "list": Verb("bus.cli.look:list_names", "List the public names."),
-        "top": Verb("bus.cli.top:top", "Show the activity of each process."),
-        "monitor": Verb("bus.cli.monitor:monitor", "Show the frames on the links."),
+        "list": Verb("bus.features.watching.verb:list_names", "List the public names."),
+        "top": Verb(
+            "bus.features.watching.verb:top", "Show the activity of each process."
+        ),
+        "monitor": Verb(
+            "bus.features.watching.monitor_verb:monitor",
+            "Show the frames on the links.",
+        ),
         "machines": Verb(
-            "bus.cli.machines:machines", "Show the other machines, and their links."
+            "bus.features.machines.verb:machines",
+            "Show the other machines, and their links.",
         ),
-        "shm": Verb("bus.cli.shm:shm", "Show the shared memory of each process."),
-        "route": Verb("bus.cli.route:route", "Show how a name is reached."),
+        "shm": Verb(
+            "bus.features.memory.verb:shm", "Show the shared memory of each process."
+        ),
+        "route": Verb(
+            "bus.features.watching.route_verb:route", "Show how a name is reached."
+        ),
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
         "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
         "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),
         "socket": Verb(
-            "bus.cli.sockets:socket", "Exchange lines with nanomsg and NNG."
+            "bus.pattern.verb:socket", "Exchange lines with nanomsg and NNG."
         ),
         "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run."),
-        "keys": Verb("bus.cli.keys:keys", "Make and show keys for several machines."),
+        "keys": Verb(
+            "bus.features.machines.verb:keys",
+            "Make and show keys for several machines.",
+        ),
         "check": Verb("bus.cli.check:check", "Check recorded traffic."),
         "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
         "pipeline": Verb("bus.cli.pipeline:pipeline", "Check journals with Spark."),

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
-from bus.address import fresh_name
 from bus.api.membership import open_bus
 from bus.cli.exits import FORBIDDEN, fail
 from bus.cli.json_text import to_json
@@ -26,10 +25,10 @@ from bus.cli.numbers import FiniteRange
 from bus.cli.run_directory import access_to
 from bus.cli.target import Target
 from bus.cli.text import show_table
-from bus.config import BusConfig
 from bus.errors import BusError, CommandTimeoutError
-from bus.registration import Visibility
-from bus.role import Role
+from bus.model.address import fresh_name
+from bus.model.config import BusConfig
+from bus.model.registration import Role, Visibility
 from queuebroker import _sync
 from queuebroker._net.processes import Process, exit_code_of, start_process
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.api.task import Task
-    from bus.message import Incoming
+    from bus.model.message import Incoming
 
 __all__ = ["bench"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bus.address import fresh_name
 from bus.cli.finding import FAIL, OK, WARN, Finding, end_with
 from bus.cli.live import live_options
-from bus.cli.network_doctor import diagnose
 from bus.cli.run_directory import access_to, remedy, run_directory, served_buses
 from bus.errors import BusError
+from bus.features.machines.doctor_verb import diagnose
+from bus.model.address import fresh_name
 from bus.requirements import requirements
 from queuebroker import _net
 

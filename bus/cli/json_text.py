@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from bus.arrays import is_array
+from bus.model.arrays import is_array
 
 __all__ = ["to_json"]
 

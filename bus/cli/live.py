@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 import click
 
-from bus.address import check_bus_name, check_machine_name, fresh_name
 from bus.api.membership import open_bus
 from bus.cli.exits import FORBIDDEN, USAGE, fail, one_line
 from bus.cli.queries import CONNECT_S_MIN, find_master
 from bus.cli.run_directory import access_to, is_served, remedy, served_buses, user_id
 from bus.cli.target import Target
-from bus.config import BusConfig
 from bus.errors import AccessDeniedError
-from bus.keys.machine_keys import MachineKeys
-from bus.links.run_directory import run_base
-from bus.network import Network
-from bus.role import Role
+from bus.features.machines.machine_keys import MachineKeys
+from bus.features.machines.network import Network
+from bus.model.address import check_bus_name, check_machine_name, fresh_name
+from bus.model.config import BusConfig
+from bus.model.registration import Role
+from bus.process.run_directory import run_base
 from queuebroker import _sync
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Queries to the processes of a bus: `Answers`, and the functions that ask for them.
 
 A verb queries the master for the processes of the machine, and then each process about
-itself (`bus.api.inspector`).
+itself (`bus.features.watching.inspector`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.address import Address
-from bus.api.inspector import inspector_of
 from bus.cli.exits import FAILED, TIMED_OUT, fail
 from bus.errors import BusError, CommandTimeoutError, UnresolvedError
+from bus.features.watching.inspector import inspector_of
 from bus.journal.wording import printable
-from bus.links.run_directory import run_base
-from bus.registration import Visibility
+from bus.model.address import Address
+from bus.model.registration import Visibility
+from bus.process.run_directory import run_base
 from queuebroker import _sync
 from queuebroker.waiting.parking import pause
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.cli.target import Target
-    from bus.message import Response
-    from bus.registration import Key
+    from bus.model.message import Response
+    from bus.model.registration import Key
 
 __all__ = [
     "CONNECT_S_MIN",

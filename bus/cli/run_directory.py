@@ -12,9 +12,9 @@ import pwd
 import stat
 from typing import TYPE_CHECKING, Final
 
-from bus.access import AccessList, Grant
 from bus.errors import AccessDeniedError
-from bus.links.run_directory import _NAME_MAX, MASTER, RunDirectory, run_base
+from bus.model.rights import AccessList, Grant
+from bus.process.run_directory import _NAME_MAX, MASTER, RunDirectory, run_base
 from queuebroker import _net
 
 if TYPE_CHECKING:

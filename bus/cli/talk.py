@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bus.address import Address
 from bus.cli.exits import TIMED_OUT, fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options, parsed, unserved
 from bus.cli.queries import has_name
 from bus.errors import CommandTimeoutError, UnresolvedError
-from bus.registration import Visibility
-from bus.specification import Specification
+from bus.model.address import Address
+from bus.model.registration import Visibility
+from bus.model.specification import Specification
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.api.bus import Bus
     from bus.cli.target import Target
-    from bus.message import Incoming, Undelivered
+    from bus.model.message import Incoming, Undelivered
 
 __all__ = ["call", "listen", "send", "wait_for"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from bus.network import Network
+    from bus.features.machines.network import Network
 
 __all__ = ["Target"]
 

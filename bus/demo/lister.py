@@ -27,11 +27,11 @@ from bus.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.address import Address
     from bus.api.bus import Bus
-    from bus.api.command_handle import CommandHandle
+    from bus.api.sender import CommandHandle
     from bus.demo.work_list import Item, WorkList
-    from bus.message import Presence, Response
+    from bus.model.address import Address
+    from bus.model.message import Presence, Response
 
 __all__ = ["LISTER", "WORKERS", "Lister"]
 

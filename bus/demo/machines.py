@@ -18,15 +18,15 @@ import attrs
 from bus.demo.cable import LOOPBACK, Cable
 from bus.demo.worker_group import FAR, NEAR
 from bus.errors import DemoError
-from bus.keys.machine_keys import MachineKeys
-from bus.network import Network
+from bus.features.machines.machine_keys import MachineKeys
+from bus.features.machines.network import Network
 from bus.requirements import install
 from queuebroker import _net
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from bus.config import BusConfig
+    from bus.model.config import BusConfig
     from queuebroker.sockets import Tls
 
 __all__ = ["Machines", "impatient", "tls_of"]
@@ -80,7 +80,7 @@ class Machines:
         # Loaded where used: all else of the demo runs without the extra `net`.
         import ifaddr  # noqa: F401, PLC0415 # for discovery, in each process
 
-        from bus.keys.authority import Authority  # noqa: PLC0415
+        from bus.features.machines.authority import Authority  # noqa: PLC0415
 
         with ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="bus-demo-")

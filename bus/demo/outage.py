@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.demo.cable import Cable
-    from bus.message import Presence
+    from bus.model.message import Presence
 
 __all__ = ["BEFORE_S", "CABLE", "Outage", "OutageTimes"]
 

@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bus.access import AccessList
-from bus.address import Address
 from bus.demo.cable import LOOPBACK
 from bus.demo.collector import COLLECTOR, CONTENT
 from bus.demo.job import Job
@@ -32,7 +30,9 @@ from bus.demo.worker_group import (
     worker_with_fault,
 )
 from bus.errors import CommandTimeoutError, DemoError
-from bus.links.run_directory import RunDirectory
+from bus.model.address import Address
+from bus.model.rights import AccessList
+from bus.process.run_directory import RunDirectory
 from queuebroker import BrokerManager, RendezvousTimeoutError, _sync
 from queuebroker._net.processes import Process, exit_code_of, start_process
 from queuebroker.sockets import SocketQueueBroker

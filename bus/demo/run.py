@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.api.membership import open_bus
-from bus.config import BusConfig
 from bus.demo.collector import COLLECTOR, Collector
 from bus.demo.inventory import Inventory, serial_inventory
 from bus.demo.lister import LISTER, Lister
@@ -30,9 +29,9 @@ from bus.demo.work_list import WorkList
 from bus.demo.worker_group import BUS, FAR, NEAR
 from bus.errors import BusyError, DemoError
 from bus.journal.writer import Journal
-from bus.links.run_directory import run_base
-from bus.registration import Visibility
-from bus.role import Role
+from bus.model.config import BusConfig
+from bus.model.registration import Role, Visibility
+from bus.process.run_directory import run_base
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from bus.demo.files import FileList
     from bus.demo.messages import Event
     from bus.demo.worker_group import WorkerGroup
-    from bus.message import Incoming, Presence
+    from bus.model.message import Incoming, Presence
 
 __all__ = ["take_inventory"]
 

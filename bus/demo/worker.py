@@ -18,7 +18,7 @@ from bus.demo.messages import (
     encode,
     sent,
 )
-from bus.message import NOREPLY
+from bus.model.message import NOREPLY
 from queuebroker import _sync
 from queuebroker.errors import (
     BrokerClosedError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bus.demo.carrier import Carrier, Connector
     from bus.demo.files import FileList
     from bus.demo.messages import Order
-    from bus.message import Incoming
+    from bus.model.message import Incoming
 
 __all__ = ["Worker"]
 

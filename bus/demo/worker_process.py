@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import IO, Final
 
 from bus.api.membership import open_bus
-from bus.config import BusConfig
 from bus.demo.collector import CONTENT
 from bus.demo.job import Job
 from bus.demo.machines import impatient, tls_of
 from bus.demo.recorded_queue import RecordedConnector
 from bus.demo.worker import Worker
 from bus.demo.worker_group import BUS
+from bus.features.machines.network import Network
 from bus.journal.writer import Journal
-from bus.network import Network
-from bus.role import Role
+from bus.model.config import BusConfig
+from bus.model.registration import Role
 from queuebroker import BrokerManager
 from queuebroker.sockets import SocketQueueBroker
 

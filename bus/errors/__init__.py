@@ -54,8 +54,17 @@ tools       those of the tools
 
 from __future__ import annotations
 
-from bus.errors.bounds import ArenaFullError, BusFullError, StaleLeaseError
-from bus.errors.bus_error import BusError, _restore
+from bus.errors.base import (
+    ArenaFullError,
+    BusError,
+    BusFullError,
+    DemoError,
+    JournalError,
+    PipelineError,
+    StaleLeaseError,
+    WireError,
+    _restore,
+)
 from bus.errors.caller import (
     AlreadyAnsweredError,
     BusyError,
@@ -85,8 +94,6 @@ from bus.errors.machines import (
     MachineNameConflictError,
     VersionMismatchError,
 )
-from bus.errors.tools import DemoError, JournalError, PipelineError
-from bus.errors.wire import WireError
 
 __all__ = [
     "AccessDeniedError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.errors.bus_error import BusError
+from bus.errors.base import BusError
 
 __all__ = [
     "AddresseeGoneError",
@@ -28,7 +28,7 @@ _NOWHERE = (
     "; neither this machine nor any that it is linked with has it: 'bus machines' "
     "shows the linked ones"
 )
-_ANYWHERE = "ism://*/"  # the beginning of `bus.address.name_anywhere`
+_ANYWHERE = "ism://*/"  # the beginning of `bus.model.address.name_anywhere`
 
 
 class UnresolvedError(BusError):

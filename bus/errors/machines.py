@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.errors.bus_error import BusError
+from bus.errors.base import BusError
 
 __all__ = [
     "AccessDeniedError",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from bus.events import BusOperation, BusReason
 from bus.journal.format import Flag
-from bus.message import Kind as MessageKind
+from bus.model.events import BusOperation, BusReason
+from bus.model.message import Kind as MessageKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

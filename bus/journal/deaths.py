@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.events import BusReason
+from bus.model.events import BusReason
 
 if TYPE_CHECKING:
     from bus.journal.format import Record

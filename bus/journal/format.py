@@ -26,7 +26,7 @@ size      bytes of the message, saturating. depth: messages in the flow's
 origin    0. flags: 0. hop: 0. These are the bus's.
 ========  ==================================================================
 
-How the bus's kinds (from 64 on, `bus.events`) fill them; fields not named
+How the bus's kinds (from 64 on, `bus.model.events`) fill them; fields not named
 are 0:
 
 ========  ==================================================================
@@ -63,7 +63,7 @@ import enum
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from bus.events import BusOperation
+from bus.model.events import BusOperation
 from queuebroker.observer import Operation
 
 if TYPE_CHECKING:

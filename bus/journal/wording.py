@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from bus.events import BusReason
+from bus.model.events import BusReason
 from queuebroker.observer import Reason
 
 __all__ = [

@@ -19,12 +19,12 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bus.at_exit import call_at_exit, do_not_call_at_exit
-from bus.events import BusOperation, BusReason
 from bus.journal.format import COUNT_MAX, RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation
 from bus.journal.recorder import Emit, Fields, exhausted, flow_of, make_recorder
+from bus.model.events import BusOperation, BusReason
+from bus.process.at_exit import call_at_exit, do_not_call_at_exit
 from queuebroker import _sync
 from queuebroker.closable import Closable
 from queuebroker.observer import Observer

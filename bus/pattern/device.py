@@ -9,7 +9,7 @@ from typing import Final
 from bus.errors import BusyError
 from bus.pattern.node import Node
 from bus.pattern.raw_bus_socket import RawBusSocket
-from bus.threads.internal_errors import InternalErrors
+from bus.process.failures import InternalErrors
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, wrong_type
 from queuebroker.closable import Closable

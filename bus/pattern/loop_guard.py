@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from bus.core.streams.incoming_stream import IncomingStream
+from bus.kernel.streams.incoming_stream import IncomingStream
 
 if TYPE_CHECKING:
     from bus.pattern.message_run import MessageRun

@@ -20,10 +20,10 @@ import attrs
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.events import BusReason
 from bus.journal.format import RecordKind
 from bus.journal.rules import SORTS
 from bus.journal.wording import AT_PROCESS, reason_name
+from bus.model.events import BusReason
 from bus.pipeline.bus_silver import HOPS_TIMED, steps
 from bus.pipeline.schemas import signed
 from bus.pipeline.silver import is_kind, of_channel

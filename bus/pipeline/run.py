@@ -26,12 +26,7 @@ from bus.journal.format import RECORD_BYTES
 from bus.journal.meta import META_FILE
 from bus.journal.reader import open_journals
 from bus.pipeline.folder import OutFolder, claimed
-from bus.pipeline.session import (
-    given_settings,
-    missing,
-    missing_packages,
-    session,
-)
+from bus.pipeline.session import given_settings, missing, missing_packages, session
 from bus.requirements import requirements, version_of_us
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.events import BusReason
 from bus.journal.format import RecordKind
 from bus.journal.wording import INSPECTOR, reason_name
+from bus.model.events import BusReason
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

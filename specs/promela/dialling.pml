@@ -11,7 +11,7 @@
  * moment, with the frames on it.
  *
  * A step is the reaction of one master to one event. The functions that the steps
- * mirror, in bus/core/remote/:
+ * mirror, in bus/kernel/:
  *
  *   discovers            machine_dialler.MachineDialler.on_machine_found
  *   dials                machine_dialler.MachineDialler.dial

@@ -15,7 +15,7 @@
  * AMO-20 allows; `bus` itself begins another epoch, and so relies on less.
  *
  * Clauses: AMO-3, AMO-5 to AMO-8, AMO-16, AMO-17, AMO-19, AMO-20, AMO-22, AMO-24 and
- * BUS-MOVE-8. The functions that the steps mirror, in bus/core/ and bus/horizon/:
+ * BUS-MOVE-8. The functions that the steps mirror, in bus/kernel/ and bus/features/durable/:
  *
  *   dial                 link_table.LinkTable.on_dialled
  *   on_welcome           relays.Relays.peer_for, remote_manager.RemoteManager.receive,

@@ -17,7 +17,7 @@
  * that could make it, and with EARLY once before.
  *
  * A step is the reaction of one process to one event, under its manager's lock. The
- * functions that the steps mirror, in bus/core/:
+ * functions that the steps mirror, in bus/kernel/:
  *
  *   launch               own_searches.OwnSearches.seek
  *   close                own_searches.OwnSearches.on_expired, own_searches.OwnSearches.end_found,

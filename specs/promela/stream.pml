@@ -7,7 +7,7 @@
  * DOUBLES are doubled. The sender abandons EXPIRIES messages before they are
  * acknowledged. With SENDER_ANEW the sender may restart, once, in a new epoch that
  * numbers from 1 again; with RECEIVER_ANEW the receiver may, as a new incarnation that
- * knows nothing. The functions that the steps mirror, in bus/core/:
+ * knows nothing. The functions that the steps mirror, in bus/kernel/:
  *
  *   send, LOST           outgoing_stream.OutgoingStream.send; for re-sending,
  *                        outgoing_stream.OutgoingStream.outstanding

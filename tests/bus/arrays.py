@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
-from bus.arrays import EXTENSION_CODE
-from bus.payload import decode, freeze
+from bus.model.arrays import EXTENSION_CODE
+from bus.model.payload import decode, freeze
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

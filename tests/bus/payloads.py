@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
-    from bus.payload import Payload
+    from bus.model.payload import Payload
 
 __all__ = ["INTEGERS", "PAYLOADS", "kinds", "nested"]
 

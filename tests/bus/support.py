@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
-from bus.links.socket_network import SocketNetwork
+from bus.process.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.kit.buses import socket_bus
 

@@ -1,4 +1,4 @@
-"""`bus.address`: the grammar of addresses; any other text is rejected."""
+"""`bus.model.address`: the grammar of addresses; any other text is rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.address import (
+from bus.model.address import (
     Address,
     check_bus_name,
     check_machine_name,

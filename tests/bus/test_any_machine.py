@@ -20,10 +20,10 @@ from bus import (
     UnresolvedError,
     Visibility,
 )
-from bus.core.local.remote import AnyMachine
-from bus.core.remote.any_machine import AnyMachineNames, Bind
+from bus.features.machines.any_machine import AnyMachineNames, Bind
+from bus.features.machines.binding import send_bound, use_any_machine
+from bus.kernel.tasks.remote import AnyMachine
 from bus.testing import memory_bus
-from bus.threads.binding import send_bound, use_any_machine
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, bindings
 from tests.kit.tasks import Reader, unwanted

@@ -1,4 +1,4 @@
-"""`bus.payload.decode`: valid and invalid arrays of a peer."""
+"""`bus.model.payload.decode`: valid and invalid arrays of a peer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bus.errors import WireError
-from bus.payload import DEPTH_MAX, decode, encode, freeze
-from bus.payload_depth import check_depth
+from bus.model.payload import DEPTH_MAX, check_depth, decode, encode, freeze
 from specs.clauses import clause
 from tests.bus.arrays import NATIVE, OTHER, assert_same, decoded_array, extension
 from tests.bus.payloads import nested

@@ -8,8 +8,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from bus import Incoming, Kind, Service, arrays
-from bus.payload import freeze
+from bus import Incoming, Kind, Service
+from bus.model import arrays
+from bus.model.payload import freeze
 from specs.clauses import clause
 from tests.bus.arrays import assert_same
 from tests.bus.support import DISTANCES, FAR, There

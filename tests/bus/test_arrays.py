@@ -19,17 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus import arrays, payload
-from bus.arrays import is_array
 from bus.errors import MessageTooLargeError, PayloadError
-from bus.payload import (
-    decode,
-    encode,
-    freeze,
-    freeze_within,
-    own_copy,
-    size_of,
-)
+from bus.model import arrays, payload
+from bus.model.arrays import is_array
+from bus.model.payload import decode, encode, freeze, freeze_within, own_copy, size_of
 from specs.clauses import clause
 from tests.bus.arrays import (
     ARRAYS,
@@ -420,9 +413,9 @@ def test_arrays_load_neither_numpy_nor_ctypes() -> None:
     """Not even when they are sent; ctypes is loaded for an empty one."""
     program = (
         "import sys, array\n"
-        "from bus.payload import decode, encode, freeze\n"
+        "from bus.model.payload import decode, encode, freeze\n"
         "assert decode(encode(freeze(array.array('d', [1, 2])))).tolist() == [1, 2]\n"
-        "print(sorted({'numpy', 'bus.empty_view'} & set(sys.modules)))\n"
+        "print(sorted({'numpy', 'bus.model.empty_view'} & set(sys.modules)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import CommandTimeoutError, UnknownTaskError
-from bus.core.local.local_subscriptions import subscriptions_of
-from bus.core.remote.confirmations import Confirmations
+from bus.features.subscriptions.confirmations import Confirmations
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NOREPLY, BusConfig, Incoming, RemoteError
-from bus.error_text import ERROR_TEXT_BYTES_MAX
+from bus.model.error_text import ERROR_TEXT_BYTES_MAX
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.support import DISTANCES, There

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import CommandTimeoutError, Response, UnresolvedError
-from bus.api import call as calls
-from bus.api.asker import Asker
-from bus.api.call import Call
-from bus.api.questions import Question, Questions
+from bus.api import outcome as calls
+from bus.api.outcome import Call
+from bus.api.questions import Asker, Question, Questions
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause

@@ -11,8 +11,8 @@ import pytest
 
 import bus as package
 from bus import Incoming, Undelivered, UnknownTaskError, UnresolvedError
-from bus.core.local.parked_list import Parked, ParkedList
-from bus.message import Kind
+from bus.kernel.tasks.parked_list import Parked, ParkedList
+from bus.model.message import Kind
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, join_both

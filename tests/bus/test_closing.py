@@ -16,10 +16,10 @@ from bus import (
     UnknownTaskError,
     open_bus,
 )
-from bus.core.local.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.process.exchange import Exchange
+from bus.process.mailbox import Mailbox
 from bus.testing import memory_bus
-from bus.threads.exchange import Exchange
-from bus.threads.mailbox import Mailbox
 from specs.clauses import clause
 from tests.kit.inspection import unbalanced
 from tests.kit.tasks import Holder, echo, unwanted

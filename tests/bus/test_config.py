@@ -1,4 +1,4 @@
-"""`bus.config`: each setting explains itself and rejects invalid values and names."""
+"""`bus.model.config`: each setting explains itself and rejects invalid values and names."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 from bus import open_bus
-from bus.config import BusConfig, settings_table
-from bus.core import constants
-from bus.payload import TYPES_THAT_NEED_NO_ENCODER, freeze
+from bus.kernel import constants
+from bus.model.config import BusConfig, settings_table
+from bus.model.payload import TYPES_THAT_NEED_NO_ENCODER, freeze
 from specs.clauses import is_clause_id
 
 if TYPE_CHECKING:

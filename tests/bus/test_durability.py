@@ -19,9 +19,9 @@ from bus import (
     Role,
     open_bus,
 )
-from bus.core import wire
-from bus.horizon.horizons import Horizon, Horizons
-from bus.links.memory import MemoryNetwork
+from bus.features.durable.horizons import Horizon, Horizons
+from bus.kernel import wire
+from bus.process.memory_network import MemoryNetwork
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, held
@@ -143,7 +143,7 @@ class Lives:
 
 
 def wire_body(number: int) -> bytes:
-    return package.payload.encode(number)
+    return package.model.payload.encode(number)
 
 
 @pytest.fixture

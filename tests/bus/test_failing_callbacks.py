@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Bus, CommandTimeoutError
+from bus.process import failures as callback_failures
 from bus.testing import memory_bus
-from bus.threads import callback_failures
 from specs.clauses import clause
 from tests.bus.support import There
 from tests.kit.buses import socket_bus

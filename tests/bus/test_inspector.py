@@ -22,9 +22,9 @@ from bus import (
     TaskInfo,
     open_bus,
 )
-from bus.api.inspection import _shared_memory
-from bus.api.inspector import inspector_of
-from bus.core.peer.relay_counters import ENDS
+from bus.features.watching.inspection import _shared_memory
+from bus.features.watching.inspector import inspector_of
+from bus.kernel.peer.run_queue import ENDS
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import socket_bus

@@ -18,12 +18,12 @@ from bus import (
     NameTakenError,
     UnresolvedError,
 )
-from bus.core.local.actions import Fail
-from bus.core.local.parked_list import Parked, ParkedList
-from bus.core.remote.any_machine import Bind
-from bus.message import Incoming, Kind
+from bus.features.machines.any_machine import Bind
+from bus.features.machines.binding import send_bound
+from bus.kernel.tasks.actions import Fail
+from bus.kernel.tasks.parked_list import Parked, ParkedList
+from bus.model.message import Incoming, Kind
 from bus.testing import memory_bus
-from bus.threads.binding import send_bound
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, bindings, join_both
 from tests.strikes import everywhere
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus import Bus, Response, Task, Undelivered
-    from bus.threads.exchange import Exchange
+    from bus.process.exchange import Exchange
     from tests.strikes import Blow
 
 LOG = "ism://*/log"

@@ -9,11 +9,11 @@ import pytest
 
 import bus as package
 from bus import Presence
-from bus.api.awaited_outcome import AwaitedOutcome
-from bus.core.local.actions import Settled
-from bus.core.local.local_subscriptions import subscriptions_of
-from bus.core.local.remote import NoAudiences
-from bus.core.local.remote_tasks import PresenceReport
+from bus.api.outcome import AwaitedOutcome
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.presence import PresenceReport
+from bus.kernel.tasks.actions import Settled
+from bus.kernel.tasks.remote import NoAudiences
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT

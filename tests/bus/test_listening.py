@@ -10,11 +10,11 @@ import pytest
 
 from bus import Bus
 from bus.api.receiver import Receiver
-from bus.core.local.local_subscriptions import LocalSubscriptions
-from bus.core.local.process_manager import ProcessManager
+from bus.features.subscriptions.local_subscriptions import LocalSubscriptions
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.process.account import Account
+from bus.process.inbox import Inbox
 from bus.testing import memory_bus
-from bus.threads.account import Account
-from bus.threads.inbox import Inbox
 from specs.clauses import clause
 from tests.kit.collector import collecting
 from tests.kit.serving import serve, settle

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from bus import open_bus
-from bus.links.link_helpers import PORT
+from bus.process.link_helpers import PORT
 from bus.testing import memory_bus
 from queuebroker import DisconnectedQueueError, QueueBroker, Task, _sync
 from specs.clauses import clause

@@ -12,8 +12,8 @@ from attrs import evolve
 from bus import BusConfig, MessageTooLargeError, UnknownTaskError
 from bus.api.receiver import Receiver
 from bus.api.sender import Sender
-from bus.core.local.inbound_run import InboundRun
-from bus.threads.thread_manager import Request
+from bus.kernel.tasks.runs import InboundRun
+from bus.process.thread_manager import Request
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
 from tests.kit.inspection import info

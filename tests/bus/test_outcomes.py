@@ -21,8 +21,8 @@ from bus import (
     UnresolvedError,
 )
 from bus.api.receiver import Receiver
+from bus.process.mailbox import Answer
 from bus.testing import memory_bus
-from bus.threads.delivery import Answer
 from specs.clauses import clause
 from tests.bus.support import NEAR, POLICIES, far
 from tests.kit.inspection import info, is_there

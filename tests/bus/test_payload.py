@@ -1,4 +1,4 @@
-"""`bus.payload`: valid payloads, their received form, and invalid ones of a peer."""
+"""`bus.model.payload`: valid payloads, their received form, and invalid ones of a peer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bus.errors import MessageTooLargeError, PayloadError, WireError
-from bus.payload import (
+from bus.model.payload import (
     DEPTH_MAX,
     Payload,
     decode,

@@ -1,4 +1,4 @@
-"""`bus.payload.decode`: valid and invalid payloads of a peer."""
+"""`bus.model.payload.decode`: valid and invalid payloads of a peer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.errors import WireError
-from bus.payload import DEPTH_MAX, Payload, decode, encode, freeze
-from bus.payload_depth import check_depth
+from bus.model.payload import DEPTH_MAX, Payload, check_depth, decode, encode, freeze
 from specs.clauses import clause
 from tests.bus.payloads import PAYLOADS, kinds, nested
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.events import BusOperation
 from bus.journal.reader import open_journals
+from bus.model.events import BusOperation
 from specs.clauses import clause
 from tests.processes import run
 from tests.support import until

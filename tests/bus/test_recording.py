@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig, Incoming
-from bus.events import BusOperation
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.format import RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
+from bus.model.events import BusOperation
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.scenarios import SCENARIOS, Bench

@@ -17,7 +17,7 @@ from bus import (
     UnresolvedError,
 )
 from bus.api.receiver import Receiver
-from bus.core.local.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
 from bus.testing import memory_bus
 from queuebroker.testing import explore, replay
 from specs.clauses import clause

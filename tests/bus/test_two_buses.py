@@ -20,8 +20,8 @@ from bus import (
     Undelivered,
     UnresolvedError,
 )
+from bus.process.exchange import Exchange
 from bus.testing import memory_bus
-from bus.threads.exchange import Exchange
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, join_both
 from tests.kit.comm_threads import comm_of, held

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NameTakenError
-from bus.api import task_registration
-from bus.threads.verdict import Verdict
+from bus.api import bus as task_registration
+from bus.process.verdict import Verdict
 from specs.clauses import clause
 from tests.bus.support import There
 from tests.kit.comm_threads import comm_of, held

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bus.cli.network_doctor import _ADVICE
+from bus.features.machines.doctor_verb import _ADVICE
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, Site
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bus.links.peer_probe import Fault
+    from bus.features.machines.probe import Fault
 
 __all__ = [
     "Finding",

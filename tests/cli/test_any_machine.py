@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.cli.shared_names import shared_names
 from bus.errors import BusError, CommandTimeoutError
+from bus.features.machines.doctor_verb import shared_names
 from specs.clauses import clause
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, THERE, Site

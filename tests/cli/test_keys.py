@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from bus.cli import main
-from bus.keys import certificates
+from bus.features.machines import certificates
 from specs.clauses import clause
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from bus.errors import (
     PeerLostError,
     UnresolvedError,
 )
-from bus.links.socket_network import SocketNetwork
+from bus.process.socket_network import SocketNetwork
 from tests.cli.verbs import MACHINE, verb
 from tests.links.real import Far
 from tests.processes import run

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from bus.cli import queries
-from bus.cli.look import _process_lines, _task_line
+from bus.features.watching.verb import _process_lines, _task_line
 from tests.cli.verbs import read, verb
 from tests.links.real import Far
 from tests.support import until

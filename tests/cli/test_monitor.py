@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.cli import monitor
-from bus.cli.monitor import _line
+from bus.features.watching import monitor_verb as monitor
+from bus.features.watching.monitor_verb import _line
 from specs.clauses import clause
 from tests.cli.verbs import program, verb
 from tests.links.real import Far

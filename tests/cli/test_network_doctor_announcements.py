@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.wire.announcement import encode_announcement
-from bus.keys.machine_keys import MachineKeys
-from bus.links.machine_id import machine_id
-from bus.links.peer_probe import Fault
+from bus.features.machines.announcement import encode_announcement
+from bus.features.machines.machine_keys import MachineKeys
+from bus.features.machines.probe import Fault
+from bus.process.socket_network import machine_id
 from specs.clauses import clause
 from tests.cli.findings import failure, findings, is_fault, states
 from tests.kit.discovery import announcement, free_udp_port

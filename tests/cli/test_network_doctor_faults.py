@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import (
+from bus.features.machines import certificates
+from bus.features.machines.authority import Authority
+from bus.features.machines.machine_keys import MachineKeys
+from bus.features.machines.probe import Fault
+from bus.kernel.wire import (
     FRAME_BYTES_MAX,
     VERSIONS,
     Hello,
@@ -21,11 +25,7 @@ from bus.core.wire import (
     decode,
     encode,
 )
-from bus.keys import certificates
-from bus.keys.authority import Authority
-from bus.keys.machine_keys import MachineKeys
-from bus.links.link_helpers import PORT
-from bus.links.peer_probe import Fault
+from bus.process.link_helpers import PORT
 from queuebroker.errors import QueueBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import SocketQueueBroker
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
 
 DAY = dt.timedelta(days=1)
 

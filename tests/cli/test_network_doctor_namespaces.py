@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.links.peer_probe import Fault
+from bus.features.machines.probe import Fault
 from specs.clauses import clause
 from tests.cli.findings import failure, file_of, is_fault
 from tests.cli.verbs import MACHINE

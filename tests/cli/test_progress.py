@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bus.cli.demo_events import Ticker
 from bus.cli.progress import Progress
 from bus.demo.files import FileList
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
+from bus.demo.verb import Ticker
 
 if TYPE_CHECKING:
     import pytest

@@ -10,7 +10,7 @@ import pytest
 from bus import AccessDeniedError, AccessList, BusConfig, Grant, Role
 from bus.cli.run_directory import access_to, is_served, remedy, run_directory, user_id
 from bus.cli.target import Target
-from bus.links.run_directory import RunDirectory
+from bus.process.run_directory import RunDirectory
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.buses import socket_bus

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.cli.shm import _show
+from bus.features.memory.verb import _show
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.links.real import Far

@@ -16,9 +16,9 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from bus.cli import top as looking
 from bus.cli.queries import Answers
 from bus.errors import BusError, CommandTimeoutError, PeerLostError
+from bus.features.watching import verb as looking
 from tests.cli.verbs import MACHINE, program, read, verb
 from tests.support import LIMIT_S, until
 

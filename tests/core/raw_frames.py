@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bus.core.wire import FrameType, decode, encode
 from bus.errors import WireError
+from bus.kernel.wire import FrameType, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.core import wire
+    from bus.kernel import wire
 
 __all__ = ["REGISTRATION", "control", "head", "msg", "outcome"]
 

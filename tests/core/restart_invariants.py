@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.streams.incoming_streams import IncomingStreams, Refusal
-from bus.core.streams.outgoing_stream import OutgoingStream
-from bus.horizon.horizons import Horizon, Horizons
+from bus.features.durable.horizons import Horizon, Horizons
+from bus.kernel.streams.incoming_stream import Acknowledgement
+from bus.kernel.streams.incoming_streams import IncomingStreams, Refusal
+from bus.kernel.streams.outgoing_stream import OutgoingStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

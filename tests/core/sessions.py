@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.core.peer.outbound_run import OutboundRun
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.timers import Alarm
-from bus.core.wire import RAW, OpenStream
-from bus.message import Kind
+from bus.kernel.streams.incoming_stream import Acknowledgement
+from bus.kernel.tasks.runs import OutboundRun
+from bus.kernel.timers import Alarm
+from bus.kernel.wire import RAW, OpenStream
+from bus.model.message import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.core.peer.session import Session
+    from bus.kernel.peer.session import Session
 
 __all__ = ["link_up", "new_alarm", "opening", "outbound_run"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.core.streams.incoming_streams import IncomingStreams, Refusal
-from bus.core.streams.outgoing_stream import OutgoingStream
+from bus.kernel.streams.incoming_streams import IncomingStreams, Refusal
+from bus.kernel.streams.outgoing_stream import OutgoingStream
 
 if TYPE_CHECKING:
-    from bus.core.streams.incoming_stream import IncomingStream
+    from bus.kernel.streams.incoming_stream import IncomingStream
 
 __all__ = [
     "Scene",

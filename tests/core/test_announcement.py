@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.wire.announcement import (
+from bus.errors import WireError
+from bus.features.machines.announcement import (
     ANNOUNCEMENT_BYTES_MAX,
     Announcement,
     decode_announcement,
     encode_announcement,
     is_signed,
 )
-from bus.errors import WireError
 from specs.clauses import clause
 from tests.kit.discovery import GROUP_KEY, announcement
 

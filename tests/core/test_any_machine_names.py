@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.local.actions import Open
-from bus.core.local.process_manager import ProcessManager
-from bus.core.remote.any_machine import AnyMachineNames, Bind
-from bus.message import Incoming, Kind
-from bus.registration import Visibility
+from bus.features.machines.any_machine import AnyMachineNames, Bind
+from bus.kernel.tasks.actions import Open
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.model.message import Incoming, Kind
+from bus.model.registration import Visibility
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
-    from bus.core.local.routing_table import Entry
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.tasks.routing_table import Entry
 
 LOG = "ism://*/log"
 

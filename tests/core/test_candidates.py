@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from bus.core.remote.any_machine import Candidates
+from bus.features.machines.any_machine import Candidates
 from specs.clauses import clause
 
 PATIENT_UNTIL_S = 10.0

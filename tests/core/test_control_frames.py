@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from bus.core import wire
-from bus.core.remote.undelivered_messages import UndeliveredMessages
-from bus.core.wire import FrameType, Reason
-from bus.core.wire.memory_frames import MemoryFrame
+from bus.features.memory.frames import MemoryFrame
+from bus.kernel import wire
+from bus.kernel.messages.outbound_messages import UndeliveredMessages
+from bus.kernel.wire import FrameType, Reason
 from specs.clauses import clause
 from tests.core.test_static_addresses import FIRST, Master, connect
 
 if TYPE_CHECKING:
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
 
 
 def rows(master: Master) -> dict[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bus.core.deadlines import Deadlines
+from bus.kernel.timers import Deadlines
 from specs.clauses import clause
 
 

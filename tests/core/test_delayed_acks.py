@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from bus.config import BusConfig
-from bus.core.peer.delayed_acks import DelayedAcks
-from bus.core.peer.relay import AUDIENCE
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import Ack
+from bus.kernel.peer.delayed_acks import DelayedAcks
+from bus.kernel.peer.relay import AUDIENCE
+from bus.kernel.streams.incoming_stream import Acknowledgement
+from bus.kernel.wire import Ack
+from bus.model.config import BusConfig
 from specs.clauses import clause
 from tests.core.sessions import new_alarm
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.local.actions import Dial
-from bus.core.wire import LinkKind
+from bus.kernel.tasks.actions import Dial
+from bus.kernel.wire import LinkKind
 from specs.clauses import clause
 from tests.core.test_static_addresses import Master, connect
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
+    from bus.kernel.tasks.actions import Action
 
 TEN = [f"tls://192.0.2.{number}:7400" for number in range(10)]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.discovery.discovery import Event
-from bus.core.discovery.machine_table import Change, Machine
-from bus.core.local.actions import Dial
-from bus.core.remote.name_conflicts import REMEDY
-from bus.core.wire import LinkKind
+from bus.features.machines.discovery import Event
+from bus.features.machines.machine_table import Change, Machine
+from bus.features.machines.name_conflicts import REMEDY
+from bus.kernel.tasks.actions import Dial
+from bus.kernel.wire import LinkKind
 from specs.clauses import clause
 from tests.core.test_static_addresses import CONFIG, Master, connect
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
+    from bus.kernel.tasks.actions import Action
 
 STATIC = "tls://198.51.100.9:7400"
 ADDRESS, LATER = "tls://192.0.2.2:7400", "tls://192.0.2.3:7400"

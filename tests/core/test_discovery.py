@@ -7,10 +7,9 @@ from random import Random
 import msgspec
 import pytest
 
-from bus.core.discovery.announcement_reader import Rejection
-from bus.core.discovery.discovery import Discovery
-from bus.core.discovery.machine_table import MACHINES_MAX, Change
-from bus.core.wire.announcement import encode_announcement, is_signed
+from bus.features.machines.announcement import encode_announcement, is_signed
+from bus.features.machines.discovery import Discovery, Rejection
+from bus.features.machines.machine_table import MACHINES_MAX, Change
 from specs.clauses import clause
 from tests.kit.discovery import GROUP_KEY, announcement, discovery_settings
 from tests.kit.identities import identity

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from bus.core import wire
-from bus.core.wire import FOLLOWS_MIN, Batch, FrameReader, Ping, decode, encode, pieces
-from bus.core.wire.batch import FOLLOWS
 from bus.errors import WireError
-from bus.message import Kind
+from bus.kernel import wire
+from bus.kernel.wire import (
+    FOLLOWS_MIN,
+    Batch,
+    FrameReader,
+    Ping,
+    decode,
+    encode,
+    pieces,
+)
+from bus.kernel.wire.batch import FOLLOWS
+from bus.model.message import Kind
 from specs.clauses import clause
 
 SIZES = (0, 1, FOLLOWS_MIN - 1, FOLLOWS_MIN, FOLLOWS_MIN + 1, 2**20)

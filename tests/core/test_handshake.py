@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bus.config import BusConfig
-from bus.core.remote.handshake import handshake, refusal, welcome
-from bus.core.remote.topology import Topology
-from bus.core.wire import LinkKind, Reason, Role
-from bus.rights import UNRESTRICTED
+from bus.kernel.links.link import handshake, refusal, welcome
+from bus.kernel.topology import Topology
+from bus.kernel.wire import LinkKind, Reason, Role
+from bus.model.config import BusConfig
+from bus.model.rights import UNRESTRICTED
 from specs.clauses import clause
 from tests.kit.identities import identity
 

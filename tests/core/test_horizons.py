@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
-from bus.core.streams.incoming_streams import IncomingStreams, Refusal
-from bus.horizon.horizons import Horizon, Horizons, Store
+from bus.features.durable.horizons import Horizon, Horizons, Store
+from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement
+from bus.kernel.streams.incoming_streams import IncomingStreams, Refusal
 from specs.clauses import clause
 
 ME = 5  # this incarnation

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.local.inbound_run import InboundRun
-from bus.core.streams.receipts import Receipt
-from bus.message import Incoming, Kind
+from bus.kernel.streams.receipts import Receipt
+from bus.kernel.tasks.runs import InboundRun
+from bus.model.message import Incoming, Kind
 from specs.clauses import clause
 
 PAYLOADS = [str(number).encode() for number in range(12)]

@@ -13,8 +13,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.streams.incoming_stream import NUMBERS, IncomingStream
 from bus.errors import WireError
+from bus.kernel.streams.incoming_stream import NUMBERS, IncomingStream
 from specs.clauses import clause
 from specs.models.stream import Stream
 from tests.depth import among

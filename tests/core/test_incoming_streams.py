@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.streams.incoming_streams import IncomingStreams, Opened, Refusal
-from bus.core.streams.outgoing_stream import OutgoingStream
+from bus.kernel.streams.incoming_stream import Acknowledgement
+from bus.kernel.streams.incoming_streams import IncomingStreams, Opened, Refusal
+from bus.kernel.streams.outgoing_stream import OutgoingStream
 from specs.clauses import clause
 
 ME = 5  # this incarnation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.discovery.machine_table import Change
-from bus.core.remote.master_dialler import DialFailure
-from bus.core.wire import LinkKind, Ping, Pong, Reason, Refused
-from bus.snapshot import MachineInfo, MachineState
+from bus.features.machines.machine_table import Change
+from bus.kernel.links.master_dialler import DialFailure
+from bus.kernel.wire import LinkKind, Ping, Pong, Reason, Refused
+from bus.model.snapshot import MachineInfo, MachineState
 from specs.clauses import clause
 from tests.core.test_discovered_machines import ADDRESS, received
 from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames

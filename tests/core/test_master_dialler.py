@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.local.actions import Dial
-from bus.core.wire import LinkKind, Role
+from bus.kernel.tasks.actions import Dial
+from bus.kernel.wire import LinkKind, Role
 from specs.clauses import clause
 from tests.core.test_static_addresses import Master, connect
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.streams.missing_table import MissingTable
+from bus.kernel.streams.incoming_stream import MissingTable
 from specs.clauses import clause
 
 NEAR = st.integers(0, 60)

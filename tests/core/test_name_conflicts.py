@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.discovery.machine_table import CONFLICTS_S, Change
-from bus.core.remote.name_conflicts import REMEDY
-from bus.core.wire import Error, Ping, Pong, Reason
-from bus.rights import Credentials
-from bus.snapshot import MachineState
+from bus.features.machines.machine_table import CONFLICTS_S, Change
+from bus.features.machines.name_conflicts import REMEDY
+from bus.kernel.wire import Error, Ping, Pong, Reason
+from bus.model.rights import Credentials
+from bus.model.snapshot import MachineState
 from specs.clauses import clause
 from tests.core.test_discovered_machines import ADDRESS, received
 from tests.core.test_known_machines import known

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from bus.core.local.actions import Post, Send
-from bus.core.local.inbound_run import InboundRun
-from bus.core.wire import (
+from bus.kernel.tasks.actions import Post, Send
+from bus.kernel.tasks.runs import InboundRun
+from bus.kernel.wire import (
     FAILED,
     NO_DEADLINE,
     RAW,
@@ -25,16 +25,16 @@ from bus.core.wire import (
     Run,
     Unrelay,
 )
-from bus.message import Incoming, Kind
-from bus.payload import decode, encode
-from bus.rights import Credentials, Rights
+from bus.model.message import Incoming, Kind
+from bus.model.payload import decode, encode
+from bus.model.rights import Credentials, Rights
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
-    from bus.core.peer.peer import Peer
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.tasks.actions import Action
     from tests.simulate.process import SimTask
 
 GONE = 99  # a relay number of no task

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bus.core.peer.outbound_run import OutboundRun, pack_payload
-from bus.core.wire import RAW
-from bus.message import Incoming, Kind
-from bus.payload import decode
+from bus.kernel.tasks.runs import OutboundRun, pack_payload
+from bus.kernel.wire import RAW
+from bus.model.message import Incoming, Kind
+from bus.model.payload import decode
 from specs.clauses import clause
 from tests.core.sessions import outbound_run
 

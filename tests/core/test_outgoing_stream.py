@@ -11,9 +11,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement, IncomingStream
-from bus.core.streams.outgoing_stream import OutgoingStream
 from bus.errors import WireError
+from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement, IncomingStream
+from bus.kernel.streams.outgoing_stream import OutgoingStream
 from specs.clauses import clause
 
 WINDOW = 5

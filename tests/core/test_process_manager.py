@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus.address import Address
-from bus.core.local.actions import Fail, Open
-from bus.core.local.local_subscriptions import subscriptions_of
-from bus.core.local.process_manager import ProcessManager
-from bus.errors import (
-    UnresolvedError,
-)
-from bus.message import Incoming
-from bus.registration import Visibility
-from bus.specification import Specification
+from bus.errors import UnresolvedError
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.kernel.tasks.actions import Fail, Open
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.model.address import Address
+from bus.model.message import Incoming
+from bus.model.registration import Visibility
+from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.kit.messages import new_message
 
 if TYPE_CHECKING:
-    from bus.core.local.routing_table import Entry
+    from bus.kernel.tasks.routing_table import Entry
 
 RESOLVE_S = 5.0
 NOW = 100.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.streams.receipts import Receipts
+from bus.kernel.streams.receipts import Receipts
 from specs.clauses import clause
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bus.config import BusConfig
-from bus.core.peer.peer import Peer
-from bus.core.peer.relay import Relay
-from bus.core.peer.relay_counters import RelayCounters
-from bus.core.peer.session import Session
-from bus.core.streams.receipts import Receipts
-from bus.core.wire import Characteristics
-from bus.registration import RegistrationId
+from bus.kernel.peer.peer import Peer
+from bus.kernel.peer.relay import Relay
+from bus.kernel.peer.run_queue import RelayCounters
+from bus.kernel.peer.session import Session
+from bus.kernel.streams.receipts import Receipts
+from bus.kernel.wire import Characteristics
+from bus.model.config import BusConfig
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, outbound_run
 

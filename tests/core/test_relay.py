@@ -20,23 +20,23 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from bus.config import BusConfig
-from bus.core.local.trace import Trace
-from bus.core.peer.peer import Peer
-from bus.core.peer.relay import Relay
-from bus.core.peer.relay_counters import RelayCounters
-from bus.core.peer.session import Session
-from bus.core.wire import Ack, Batch, Characteristics, Gap
-from bus.events import BusOperation, BusReason
-from bus.message import Incoming, Kind
-from bus.registration import RegistrationId
+from bus.kernel.peer.peer import Peer
+from bus.kernel.peer.relay import Relay
+from bus.kernel.peer.run_queue import RelayCounters
+from bus.kernel.peer.session import Session
+from bus.kernel.trace import Trace
+from bus.kernel.wire import Ack, Batch, Characteristics, Gap
+from bus.model.config import BusConfig
+from bus.model.events import BusOperation, BusReason
+from bus.model.message import Incoming, Kind
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, outbound_run
 from tests.core.test_trace import Notes
 from tests.kit.constants import configured, set_constants
 
 if TYPE_CHECKING:
-    from bus.core.peer.outbound_run import OutboundRun
+    from bus.kernel.tasks.runs import OutboundRun
 
 WINDOW = 6
 WINDOW_BYTES = 40

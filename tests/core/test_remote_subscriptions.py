@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.local.local_subscriptions import subscriptions_of
-from bus.core.local.remote import NoAudiences
-from bus.core.remote.new_addresses import NewAddresses
-from bus.core.remote.remote_subscriptions import RemoteSubscriptions
-from bus.registration import Visibility
-from bus.specification import Specification
+from bus.features.moving.new_addresses import NewAddresses
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.remote_subscriptions import RemoteSubscriptions
+from bus.kernel.tasks.remote import NoAudiences
+from bus.model.registration import Visibility
+from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.core.test_process_manager import Asked, manager, register
 from tests.core.test_static_addresses import Master

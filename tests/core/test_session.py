@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bus.config import BusConfig
-from bus.core.peer.session import Session
-from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
-from bus.core.wire import Ack, Batch, Bye, Frame, Unrelay
 from bus.errors import WireError
+from bus.kernel.peer.session import Session
+from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement
+from bus.kernel.wire import Ack, Batch, Bye, Frame, Unrelay
+from bus.model.config import BusConfig
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, opening, outbound_run
 from tests.kit.constants import set_constants

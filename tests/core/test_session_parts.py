@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.config import BusConfig
-from bus.core.peer.session import Session
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.streams.missing_table import MissingTable
-from bus.core.wire import (
+from bus.kernel.peer.session import Session
+from bus.kernel.streams.incoming_stream import Acknowledgement, MissingTable
+from bus.kernel.wire import (
     MESSAGES_MAX,
     NO_DEADLINE,
     Ack,
@@ -28,6 +26,7 @@ from bus.core.wire import (
     decode,
     encode,
 )
+from bus.model.config import BusConfig
 from specs.clauses import clause
 from tests.core.sessions import link_up, new_alarm, outbound_run
 from tests.kit.constants import set_constants

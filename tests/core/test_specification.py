@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.specification import Specification
+from bus.model.specification import Specification
 from specs.clauses import clause
 
 SEGMENTS = ["a", "b", "c"]

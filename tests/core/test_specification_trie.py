@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 import bus as package
-from bus.core.local.specification_trie import SpecificationTrie
-from bus.specification import Specification
+from bus.features.subscriptions.interests import SpecificationTrie
+from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.strikes import everywhere
 

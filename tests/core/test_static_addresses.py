@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.api.features import REMOTE_FEATURES
-from bus.config import BusConfig
-from bus.core.local.actions import Dial, HangUp, Send
-from bus.core.local.process_manager import ProcessManager
-from bus.core.remote.machine_dialler import MachineDialler
-from bus.core.remote.remote_manager import RemoteManager
-from bus.core.remote.topology import Topology
-from bus.core.wire import Eliminate, Error, LinkKind, Reason, Refused, Role
-from bus.registration import RegistrationId
-from bus.rights import Credentials
+from bus.features import REMOTE_FEATURES
+from bus.features.machines.machine_dialler import MachineDialler
+from bus.kernel.remote_manager import RemoteManager
+from bus.kernel.tasks.actions import Dial, HangUp, Send
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.kernel.topology import Topology
+from bus.kernel.wire import Eliminate, Error, LinkKind, Reason, Refused, Role
+from bus.model.config import BusConfig
+from bus.model.registration import RegistrationId
+from bus.model.rights import Credentials
 from specs.clauses import clause
 from tests.kit.identities import identity
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
-    from bus.core.wire import Frame
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.wire import Frame
 
 FIRST, SECOND = "tls://192.0.2.2:7400", "tls://198.51.100.2:7400"
 CONFIG = BusConfig()

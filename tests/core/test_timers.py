@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.timers import Alarm, Timers
+from bus.kernel.timers import Alarm, Timers
 
 
 class Part:

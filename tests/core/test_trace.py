@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from bus.core.local.trace import Trace, Tracer, dropped_by
 from bus.errors import (
     AddresseeGoneError,
     BusError,
@@ -18,10 +17,11 @@ from bus.errors import (
     UnreachableError,
     UnresolvedError,
 )
-from bus.events import BusOperation as Op
-from bus.events import BusReason as Why
-from bus.message import Kind
-from bus.registration import Overflow
+from bus.kernel.trace import Trace, Tracer, dropped_by
+from bus.model.events import BusOperation as Op
+from bus.model.events import BusReason as Why
+from bus.model.message import Kind
+from bus.model.registration import Overflow
 from specs.clauses import clause
 
 if TYPE_CHECKING:

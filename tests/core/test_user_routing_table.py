@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.remote.user_routing_table import User, UserRoutingTable
-from bus.registration import RegistrationId
+from bus.kernel.name_registry import User, UserRoutingTable
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 
 

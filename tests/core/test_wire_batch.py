@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core import wire
-from bus.core.wire import MESSAGES_MAX, decode, encode
-from bus.message import Kind
+from bus.kernel import wire
+from bus.kernel.wire import MESSAGES_MAX, decode, encode
+from bus.model.message import Kind
 from specs.clauses import clause
 from tests.core.golden import VECTORS
 

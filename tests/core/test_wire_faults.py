@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from bus.core import wire
-from bus.core.wire import OPTIONAL, FrameType, decode
 from bus.errors import WireError
+from bus.kernel import wire
+from bus.kernel.wire import OPTIONAL, FrameType, decode
 from specs.clauses import clause
 from tests.core.golden import FRAMES, VECTORS
 from tests.core.raw_frames import REGISTRATION, control, head, msg, outcome

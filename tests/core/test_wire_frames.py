@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.core import wire
-from bus.core.streams.incoming_stream import Acknowledgement, IncomingStream
-from bus.core.streams.outgoing_stream import OutgoingStream
-from bus.core.wire import ControlFrame, FrameType, decode, encode
-from bus.core.wire.memory_frames import (
+from bus.errors import WireError
+from bus.features.memory.frames import (
     LEASES_MAX,
     CloseSlab,
     MemoryFrame,
@@ -20,11 +17,13 @@ from bus.core.wire.memory_frames import (
     Release,
     SlabAnswer,
 )
-from bus.core.wire.stream_frames import EXTRACTED_MAX, MISSING_MAX
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
-from bus.errors import WireError
-from bus.message import Kind
-from bus.registration import RegistrationId, Visibility
+from bus.kernel import wire
+from bus.kernel.streams.incoming_stream import Acknowledgement, IncomingStream
+from bus.kernel.streams.outgoing_stream import OutgoingStream
+from bus.kernel.wire import ControlFrame, FrameType, decode, encode
+from bus.kernel.wire.frames import EXTRACTED_MAX, MISSING_MAX, Subscribe, Unsubscribe
+from bus.model.message import Kind
+from bus.model.registration import RegistrationId, Visibility
 from specs.clauses import clause
 from tests.core.golden import VECTORS
 from tests.depth import among

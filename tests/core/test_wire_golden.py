@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.wire import OPTIONAL, FrameType, decode, encode
+from bus.kernel.wire import OPTIONAL, FrameType, decode, encode
 from specs.clauses import clause
 from tests.core.golden import FRAMES, VECTORS, name_of
 

@@ -7,8 +7,8 @@ import struct
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bus.core.wire import RAW, Batch, Bodies, Lengths, Run, decode, encode
-from bus.message import Kind
+from bus.kernel.wire import RAW, Batch, Bodies, Lengths, Run, decode, encode
+from bus.model.message import Kind
 from specs.clauses import clause
 
 _SIZES = st.one_of(

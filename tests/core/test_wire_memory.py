@@ -8,9 +8,9 @@ import tracemalloc
 
 import pytest
 
-from bus.core import wire
-from bus.core.wire import FrameType, decode
 from bus.errors import WireError
+from bus.kernel import wire
+from bus.kernel.wire import FrameType, decode
 from specs.clauses import clause
 from tests.core.golden import VECTORS
 from tests.core.raw_frames import REGISTRATION, control, head, msg, outcome

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bus.core.streams.incoming_stream import NUMBERS
-from bus.core.wire import (
+from bus.errors import WireError
+from bus.kernel.streams.incoming_stream import NUMBERS
+from bus.kernel.wire import (
     FAILED,
     FOLLOWS_MIN,
     LEASED,
@@ -24,8 +25,7 @@ from bus.core.wire import (
     encode_located,
     encode_single,
 )
-from bus.errors import WireError
-from bus.message import Kind
+from bus.model.message import Kind
 from specs.clauses import clause
 
 _FLAGS = (0, WANTS_REPLY, FAILED, RAW, RAW | WANTS_REPLY)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.wire import VERSIONS, negotiate
 from bus.errors import VersionMismatchError
+from bus.kernel.wire import VERSIONS, negotiate
 from specs.clauses import clause
 
 RANGES = st.tuples(st.integers(0, 6), st.integers(0, 6)).map(

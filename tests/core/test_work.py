@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus.core.local.interests import Interests
-from bus.core.local.process_manager import ProcessManager
-from bus.core.remote.any_machine import AnyMachineNames, Bind
 from bus.errors import BusFullError
-from bus.message import Incoming, Kind
-from bus.registration import Visibility
-from bus.specification import Specification
+from bus.features.machines.any_machine import AnyMachineNames, Bind
+from bus.features.subscriptions.interests import Interests
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.model.message import Incoming, Kind
+from bus.model.registration import Visibility
+from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.kit.work import bytecodes
 

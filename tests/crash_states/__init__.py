@@ -6,7 +6,7 @@ leave that disk, and restarts the process from each of them. SIGKILL keeps the p
 cache, so a test that kills processes cannot detect a missing sync.
 
 disk      a disk: the stable contents, the pending operations, and the crash states
-system    the system calls of `bus.horizon.storage`, on such a disk
+system    the system calls of `bus.features.durable.storage`, on such a disk
 run       a process that receives messages, is killed and loses power
 campaign  runs until enough states are checked
 """

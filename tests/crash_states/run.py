@@ -1,7 +1,7 @@
 """`Run`: several lives of one receiver, and the crash states of its disk.
 
 A life opens the directory as a bus does, and receives batches from several senders. It
-performs the actions in the order of `bus.threads.exchange`: it stores a horizon, then
+performs the actions in the order of `bus.process.exchange`: it stores a horizon, then
 delivers the messages. Some calls are interrupted and repeated, and some fail. A kill or
 a power cut ends each life.
 """
@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from bus.core.streams.incoming_streams import IncomingStreams
 from bus.errors import HorizonError
-from bus.horizon.format import Owner
-from bus.horizon.horizons import Store
-from bus.horizon.log import HorizonLog
-from bus.horizon.storage import DiskStorage
-from bus.horizon.store import HorizonStore
+from bus.features.durable.format import Owner
+from bus.features.durable.horizons import Store
+from bus.features.durable.storage import DiskStorage
+from bus.features.durable.store import HorizonLog, HorizonStore
+from bus.kernel.streams.incoming_streams import IncomingStreams
 
 if TYPE_CHECKING:
     from tests.crash_states.disk import Disk

@@ -1,4 +1,4 @@
-"""`System`: the system calls of `bus.horizon.storage`, on a simulated disk.
+"""`System`: the system calls of `bus.features.durable.storage`, on a simulated disk.
 
 It replaces the modules `os` and `fcntl` there, so that the code under test is the
 production code, down to each sync.
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from bus.horizon import storage
+from bus.features.durable import storage
 from tests.crash_states.disk import (
     DirectoryCreation,
     Disk,
@@ -51,7 +51,7 @@ class System:
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        """Let `bus.horizon.storage` use this system within the block."""
+        """Let `bus.features.durable.storage` use this system within the block."""
         with patch.object(storage, "os", self), patch.object(storage, "fcntl", self):
             yield
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bus.config import BusConfig
 from bus.demo.messages import ENCODERS
+from bus.model.config import BusConfig
 from bus.testing import memory_bus
 from queuebroker import BrokerManager, QueueBroker
 from tests.support import Threads

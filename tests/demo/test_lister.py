@@ -11,7 +11,7 @@ from bus.demo.lister import Lister
 from bus.demo.messages import Give, sent
 from bus.demo.work_list import WorkList
 from bus.errors import InDoubtError
-from bus.message import Response
+from bus.model.message import Response
 from queuebroker.testing import explore
 from tests.demo.support import demo_bus
 from tests.kit.inspection import info, is_there

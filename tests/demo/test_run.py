@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.api.membership import _joined
-from bus.config import BusConfig
 from bus.demo.faults import FAULTS
 from bus.demo.files import FileList, list_files
 from bus.demo.inventory import Inventory
@@ -19,6 +18,7 @@ from bus.demo.threads import LEAVER
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
+from bus.model.config import BusConfig
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:

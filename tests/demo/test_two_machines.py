@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 from bus.cli import main
-from bus.config import BusConfig
 from bus.demo import outage
 from bus.demo.machines import Machines, impatient
 from bus.demo.messages import ENCODERS, sent
@@ -23,6 +22,7 @@ from bus.demo.outage import CABLE, Outage
 from bus.demo.worker_group import FAR, NEAR, parts_on_two_machines
 from bus.errors import DemoError
 from bus.journal.reader import open_journals
+from bus.model.config import BusConfig
 from bus.pipeline import session
 from bus.testing import memory_bus
 from tests.kit.serving import serve
@@ -237,7 +237,9 @@ def test_all_is_done_and_kept_though_the_link_is_cut_once(
 def test_a_missing_package_is_one_line_with_the_remedy(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    for name in [each for each in sys.modules if each.startswith("bus.keys.")]:
+    for name in [
+        each for each in sys.modules if each.startswith("bus.features.machines.")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / "file").touch()

@@ -1,1 +1,1 @@
-"""Tests of `bus.horizon`, and of the processes that use it."""
+"""Tests of `bus.features.durable`, and of the processes that use it."""

@@ -1,13 +1,20 @@
-"""`bus.horizon.format`: what a reader makes of a whole, torn or broken file."""
+"""`bus.features.durable.format`: what a reader makes of a whole, torn or broken file."""
 
 from __future__ import annotations
 
 import pytest
 
 from bus.errors import HorizonError
-from bus.horizon import format as horizon_format
-from bus.horizon.format import GROUP_BYTES_MAX, MAGIC, Owner, groups, head, read
-from bus.horizon.horizons import Horizon
+from bus.features.durable import format as horizon_format
+from bus.features.durable.format import (
+    GROUP_BYTES_MAX,
+    MAGIC,
+    Owner,
+    groups,
+    head,
+    read,
+)
+from bus.features.durable.horizons import Horizon
 from specs.clauses import clause
 
 PATH = "/there/horizons"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import BusyError, HorizonError
-from bus.horizon.format import Owner
-from bus.horizon.horizons import Horizon
-from bus.horizon.log import HorizonLog
-from bus.horizon.storage import DiskStorage
+from bus.features.durable.format import Owner
+from bus.features.durable.horizons import Horizon
+from bus.features.durable.storage import DiskStorage
+from bus.features.durable.store import HorizonLog
 from specs.clauses import clause
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import Durability
-from bus.core.local.actions import Resume
 from bus.errors import HorizonError
-from bus.horizon.format import Owner
-from bus.horizon.horizons import Horizon, Store
-from bus.horizon.store import HorizonStore
+from bus.features.durable.format import Owner
+from bus.features.durable.horizons import Horizon, Store
+from bus.features.durable.store import HorizonStore
+from bus.kernel.tasks.actions import Resume
 from specs.clauses import clause
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.events import BusReason
 from bus.journal.format import Flag, RecordKind
+from bus.model.events import BusReason
 from tests.journal.bus_history import process, step, task
 from tests.journal.history import Entry, History
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.events import BusReason
 from bus.journal.format import Flag, RecordKind
+from bus.model.events import BusReason
 from queuebroker.observer import Reason
 from tests.journal.deaths import KILLED, death
 from tests.journal.history import Entry, History

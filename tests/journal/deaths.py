@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.events import BusReason
 from bus.journal.format import RecordKind
+from bus.model.events import BusReason
 from tests.journal.disk import MACHINE, Condition, process_id
 from tests.journal.history import Entry
 

@@ -15,7 +15,7 @@ from bus.journal.format import RecordKind
 from queuebroker.observer import Reason
 
 if TYPE_CHECKING:
-    from bus.events import BusReason
+    from bus.model.events import BusReason
 
 __all__ = ["Entry", "History", "clean"]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.events import BusReason
 from bus.journal.format import RecordKind
 from bus.journal.reader import JournalFacts
 from bus.journal.rules import RULES, Basis, Verdict
+from bus.model.events import BusReason
 from tests.journal.bus_predicates import Seen, of_the_bus
 
 if TYPE_CHECKING:

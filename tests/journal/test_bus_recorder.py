@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.events import BusOperation, BusReason
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.format import RecordKind, kind_name
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.wording import reason_name
 from bus.journal.writer import Journal
-from bus.message import Kind as MessageKind
+from bus.model.events import BusOperation, BusReason
+from bus.model.message import Kind as MessageKind
 from queuebroker.observer import Operation, Reason
 
 if TYPE_CHECKING:

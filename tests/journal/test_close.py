@@ -70,7 +70,7 @@ def test_the_end_of_the_program_finishes_a_close_that_was_interrupted(
     at_end: list[Callable[[], None]] = []
     # The journal's own only: other libraries register exit handlers, too.
     stand_in = SimpleNamespace(register=at_end.append, unregister=at_end.remove)
-    monkeypatch.setattr("bus.at_exit.atexit", stand_in)
+    monkeypatch.setattr("bus.process.at_exit.atexit", stand_in)
 
     def case(struck: Blow) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.events import BusReason
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
+from bus.model.events import BusReason
 from specs.clauses import clause
 from tests.depth import among
 from tests.journal.by_hand import DEATHS, killed_with

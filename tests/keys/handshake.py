@@ -6,7 +6,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from bus.keys.machine_keys import MachineKeys
+    from bus.features.machines.machine_keys import MachineKeys
 
 __all__ = ["shown"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire.announcement import encode_announcement, is_signed
 from bus.errors import AccessDeniedError
-from bus.keys.authority import AUTHORITY, Authority
-from bus.keys.certificates import cross_sign, new_authority, read_pem
-from bus.keys.machine_keys import GROUP_KEY, MACHINE, TRUSTED, MachineKeys
+from bus.features.machines.announcement import encode_announcement, is_signed
+from bus.features.machines.authority import AUTHORITY, Authority
+from bus.features.machines.certificates import cross_sign, new_authority, read_pem
+from bus.features.machines.machine_keys import GROUP_KEY, MACHINE, TRUSTED, MachineKeys
 from specs.clauses import clause
 from tests.keys.handshake import shown
 from tests.kit.discovery import announcement
@@ -185,7 +185,7 @@ def test_a_rotation_that_is_cut_short_leaves_an_authority(
         (copy / "issued").mkdir()
         writes = iter(range(count))
         with monkeypatch.context() as patch:
-            patch.setattr("bus.keys.authority.write_file", _cut(writes))
+            patch.setattr("bus.features.machines.authority.write_file", _cut(writes))
             with pytest.raises(OSError, match="no space"):
                 Authority(copy).rotate()
 
@@ -208,7 +208,7 @@ def test_a_rotation_that_is_cut_short_leaves_an_authority(
 
 
 def _cut(writes: object) -> object:
-    from bus.keys.secret_files import write_file  # noqa: PLC0415 - the unpatched one
+    from bus.features.machines.machine_keys import write_file  # noqa: PLC0415 - the unpatched one
 
     def write(path: Path, data: bytes, *, secret: bool) -> None:
         if next(writes, None) is None:  # type: ignore[call-overload]

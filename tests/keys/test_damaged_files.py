@@ -21,10 +21,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.cli import main
-from bus.keys import certificates
-from bus.keys.authority import AUTHORITY, CROSS, Authority
-from bus.keys.certificates import new_authority, parsed, pem_of, read_pair, read_pem
-from bus.keys.machine_keys import GROUP_KEY, MACHINE, TRUSTED, MachineKeys
+from bus.features.machines import certificates
+from bus.features.machines.authority import AUTHORITY, CROSS, Authority
+from bus.features.machines.certificates import (
+    new_authority,
+    parsed,
+    pem_of,
+    read_pair,
+    read_pem,
+)
+from bus.features.machines.machine_keys import GROUP_KEY, MACHINE, TRUSTED, MachineKeys
 from queuebroker.sockets import Tls
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import AccessDeniedError
-from bus.keys.authority import Authority
-from bus.keys.machine_keys import (
+from bus.features.machines.authority import Authority
+from bus.features.machines.machine_keys import (
     GROUP_KEY,
     GROUP_KEY_BYTES,
     MACHINE,

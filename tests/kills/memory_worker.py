@@ -22,7 +22,7 @@ from tests.kit.constants import set_constants
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.multicast.arena import Arena
+    from bus.features.memory.arena import Arena
 
 __all__ = ["ARENA_BYTES", "OWNER", "MemoryWorker", "ear"]
 

@@ -11,11 +11,11 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.remote.link_table import LinkTable
-from bus.core.remote.name_registry import NameRegistry
-from bus.core.remote.outbound_messages import OutboundMessages
-from bus.core.remote.requests import Requests
-from bus.core.remote.resolver import Resolver
+from bus.kernel.links.link_table import LinkTable
+from bus.kernel.messages.outbound_messages import OutboundMessages
+from bus.kernel.name_registry import NameRegistry
+from bus.kernel.searches.requests import Requests
+from bus.kernel.searches.resolver import Resolver
 from tests.kills.notes import Note
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.multicast.memory_mapping import MemoryMapping
-from bus.multicast.shared_memory import SharedMemory
+from bus.features.memory.mappings import MemoryMapping
+from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
 from tests.depth import among
 from tests.kills.__main__ import main
@@ -102,7 +102,7 @@ def test_a_process_kills_itself_before_a_chosen_bytecode(
             """
             import sys, threading
             from pathlib import Path
-            from bus.multicast.layout import PoolLayout
+            from bus.features.memory.region import PoolLayout
             from tests.kills.bytecode_strike import BytecodeStrike
             from tests.kills.notes import Notebook
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bus import Bus, BusConfig, Role
-from bus.core.remote.any_machine import AnyMachineNames
-from bus.links.socket_network import SocketNetwork
+from bus.features.machines.any_machine import AnyMachineNames
+from bus.process.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.kit.constants import set_constants
 from tests.support import LIMIT_S
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bus import Durability
-    from bus.core.remote.any_machine import Bind
+    from bus.features.machines.any_machine import Bind
     from bus.journal.writer import Journal
 
 __all__ = [

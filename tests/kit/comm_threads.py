@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
-from bus.links.link_memory import LinkMemory
+from bus.features.memory.link_memory import LinkMemory
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus import Bus
-    from bus.links.comm_thread import CommThread
+    from bus.process.comm_thread import CommThread
 
 __all__ = ["comm_of", "held", "memory_of", "settled"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bus.core import constants
+from bus.kernel import constants
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,7 +50,7 @@ def restore_constants() -> None:
 def _module_of(name: str) -> ModuleType:
     if hasattr(constants, name):
         return constants
-    from bus.links import link_memory  # noqa: PLC0415 # the one other module
+    from bus.features.memory import link_memory  # noqa: PLC0415 # the one other module
 
     assert hasattr(link_memory, name), name
     return link_memory

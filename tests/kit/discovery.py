@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import Any, Final
 
-from bus.core.discovery.discovery import DiscoverySettings
-from bus.core.wire import VERSIONS
-from bus.core.wire.announcement import Announcement
+from bus.features.machines.announcement import Announcement
+from bus.features.machines.discovery import DiscoverySettings
+from bus.kernel.wire import VERSIONS
 
 __all__ = ["GROUP_KEY", "announcement", "discovery_settings", "free_udp_port"]
 

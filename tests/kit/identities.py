@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.core.wire import Identity, Role
+from bus.kernel.wire import Identity, Role
 
 __all__ = ["identity"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.api.inspector import inspector_of
+from bus.features.watching.inspector import inspector_of
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:

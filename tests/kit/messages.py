@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.core.local.inbound_run import InboundRun
-from bus.core.streams.receipts import Receipt
-from bus.message import Incoming, Kind
+from bus.kernel.streams.receipts import Receipt
+from bus.kernel.tasks.runs import InboundRun
+from bus.model.message import Incoming, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bus import Network, Role, open_bus
-from bus.keys.authority import Authority
+from bus.features.machines.authority import Authority
 from tests.links.real import MACHINE, Far
 
 if TYPE_CHECKING:

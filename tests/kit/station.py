@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.local.process_manager import ProcessManager
-from bus.registration import Visibility
-from bus.threads.dropping_account import new_account
-from bus.threads.exchange import Exchange
-from bus.threads.router import Router
-from bus.threads.thread_manager import ThreadManager
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.model.registration import Visibility
+from bus.process.account import new_account
+from bus.process.exchange import Exchange
+from bus.process.router import Router
+from bus.process.thread_manager import ThreadManager
 from tests.kit.identities import identity
 from tests.kit.messages import new_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.core.hooks import Hooks
-    from bus.core.local.inbound_run import InboundRun
-    from bus.core.local.routing_table import Entry
     from bus.errors import BusError
-    from bus.events import BusReason
-    from bus.message import Incoming
-    from bus.threads.account import Overflow
-    from bus.threads.mailbox import Host
+    from bus.kernel.hooks import Hooks
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.tasks.runs import InboundRun
+    from bus.model.events import BusReason
+    from bus.model.message import Incoming
+    from bus.process.account import Overflow
+    from bus.process.mailbox import Host
 
 __all__ = ["IDENTITY", "Clerk", "Station", "run_due"]
 

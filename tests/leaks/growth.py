@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.address import Address
-from bus.specification import Specification
+from bus.model.address import Address
+from bus.model.specification import Specification
 from tests.leaks.snapshot import Snapshot
 
 if TYPE_CHECKING:

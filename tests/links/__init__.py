@@ -1,1 +1,1 @@
-"""Tests of `bus.links`: the link pool, delivery, and the comm thread."""
+"""Tests of `bus.process`: the link pool, delivery, and the comm thread."""

@@ -6,12 +6,12 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
-from bus.links.fast_path_driver import FastPathDriver, _WaitableLink
-from bus.links.link_memory import LinkMemory
-from bus.message import Kind
-from bus.threads.fast_delivery import FastDelivery
-from bus.threads.inbox import Inbox
-from bus.threads.thread_manager import ThreadManager
+from bus.features.memory.link_memory import LinkMemory
+from bus.model.message import Kind
+from bus.process.exchange import FastDelivery
+from bus.process.fast_path_driver import FastPathDriver, _WaitableLink
+from bus.process.inbox import Inbox
+from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 
 __all__ = ["Alone", "LeaseOfOne", "Peer", "Short"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Role
-from bus.core.remote import fast_path
-from bus.core.wire import decode, encode_single, pieces
-from bus.links.link_memory import LinkMemory
+from bus.features.memory.link_memory import LinkMemory
+from bus.kernel import fast_path
+from bus.kernel.wire import decode, encode_single, pieces
 from tests.kit.buses import socket_bus
 from tests.kit.constants import configured, set_constants
 from tests.kit.discovery import free_udp_port
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus, BusConfig
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
 
 
 @pytest.fixture

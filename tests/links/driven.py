@@ -6,11 +6,11 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, cast
 
-from bus.core.hooks import Bodies
-from bus.links.audience_account import AudienceAccount
-from bus.links.fast_path_driver import FastPathDriver
-from bus.message import Incoming, Kind
-from bus.threads.inbox import Inbox
+from bus.kernel.hooks import Bodies
+from bus.model.message import Incoming, Kind
+from bus.process.accounts import AudienceAccount
+from bus.process.fast_path_driver import FastPathDriver
+from bus.process.inbox import Inbox
 from queuebroker import _sync
 from tests.simulate.notices import Notices
 

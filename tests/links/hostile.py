@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec.structs import replace
 
-from bus.core import wire
-from bus.links.link_helpers import PORT
-from bus.links.machine_id import machine_id
-from bus.message import Kind
-from bus.payload import encode as encoded
-from bus.registration import RegistrationId, Visibility
+from bus.kernel import wire
+from bus.model.message import Kind
+from bus.model.payload import encode as encoded
+from bus.model.registration import RegistrationId, Visibility
+from bus.process.link_helpers import PORT
+from bus.process.socket_network import machine_id
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import SocketQueueBroker, frames
 from tests.kit.inspection import report, unbalanced
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
     from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["HELLO", "NAME", "TASK", "Hostile", "is_known", "served"]

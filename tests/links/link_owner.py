@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.links.link_helpers import PORT
-from bus.links.link_poller import ParkedPoller
-from bus.links.link_pool import LinkPool
-from bus.links.memory import MemoryNetwork
-from bus.links.peer_log import PeerLog
-from bus.threads.inbox import Inbox
-from bus.threads.thread_manager import Request
+from bus.process.failures import PeerLog
+from bus.process.inbox import Inbox
+from bus.process.link_helpers import PORT
+from bus.process.link_poller import ParkedPoller
+from bus.process.link_pool import LinkPool
+from bus.process.memory_network import MemoryNetwork
+from bus.process.thread_manager import Request
 from queuebroker.errors import DisconnectedError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.queue_broker import QueueBroker

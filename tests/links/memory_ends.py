@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.wire import FOLLOWS_MIN, NO_DEADLINE, RAW, Batch, FrameReader, Run
-from bus.core.wire.memory_frames import MemoryFrame, Release, SlabAnswer
-from bus.links.link_memory import LinkMemory
-from bus.message import Kind
+from bus.features.memory.frames import MemoryFrame, Release, SlabAnswer
+from bus.features.memory.link_memory import LinkMemory
+from bus.kernel.wire import FOLLOWS_MIN, NO_DEADLINE, RAW, Batch, FrameReader, Run
+from bus.model.message import Kind
 from tests.kit.constants import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from bus.core.wire import Frame
-    from bus.multicast.arena import Arena
+    from bus.features.memory.arena import Arena
+    from bus.kernel.wire import Frame
 
 __all__ = [
     "MIB",

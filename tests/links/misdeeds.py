@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from bus.core import wire
-from bus.core.wire import Reason
-from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
-from bus.message import Kind
+from bus.features.memory.frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.kernel import wire
+from bus.kernel.wire import Reason
+from bus.kernel.wire.frames import Subscribe, Unsubscribe
+from bus.model.message import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
     from tests.links.hostile import Hostile
 
 __all__ = ["STRANGE", "VIOLATIONS"]

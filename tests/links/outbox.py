@@ -12,19 +12,18 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from bus.address import Address
-from bus.api.command_handle import NO_QUESTION, CommandHandle
-from bus.api.sender import Sender
+from bus.api.sender import NO_QUESTION, CommandHandle, Sender
 from bus.api.task import Task
-from bus.config import BusConfig
-from bus.core.local.actions import Fail
-from bus.core.local.routing_table import Entry, RoutingTable
-from bus.core.wire import Characteristics
 from bus.errors import BusFullError
-from bus.links.relay_outbox import RelayOutbox
-from bus.links.send_batch import SealedBatch, SendBatch
-from bus.message import Incoming, Kind
-from bus.registration import RegistrationId, Visibility
+from bus.kernel.tasks.actions import Fail
+from bus.kernel.tasks.routing_table import Entry, RoutingTable
+from bus.kernel.wire import Characteristics
+from bus.model.address import Address
+from bus.model.config import BusConfig
+from bus.model.message import Incoming, Kind
+from bus.model.registration import RegistrationId, Visibility
+from bus.process.relay_outbox import RelayOutbox
+from bus.process.send_batch import SealedBatch, SendBatch
 from queuebroker import _sync
 from tests.kit.messages import new_message
 from tests.kit.station import IDENTITY
@@ -32,8 +31,8 @@ from tests.kit.station import IDENTITY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.links.relay_account import RelayAccount
-    from bus.threads.account import Admission, Overflow
+    from bus.process.account import Admission, Overflow
+    from bus.process.accounts import RelayAccount
 
 __all__ = [
     "RACES",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.remote.fast_path import FastPath
-from bus.core.wire import Batch
-from bus.links.memory import MemoryNetwork
-from bus.message import Kind
+from bus.kernel.fast_path import FastPath
+from bus.kernel.wire import Batch
+from bus.model.message import Kind
+from bus.process.memory_network import MemoryNetwork
 from tests.kit.comm_threads import comm_of
 from tests.support import until
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus import Bus
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
 
 
 def linked(bus: Bus) -> set[str]:

@@ -34,7 +34,7 @@ _STDERR: Final = 2
 # The server starts here, not with the first process: its descriptors are no leak of
 # that process's test.
 _CONTEXT: Final = get_context("forkserver")
-_CONTEXT.set_forkserver_preload([real_process.__name__, "bus.links.socket_network"])
+_CONTEXT.set_forkserver_preload([real_process.__name__, "bus.process.socket_network"])
 forkserver.ensure_running()
 
 

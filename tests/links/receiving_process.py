@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.address import Address
-from bus.links.inbound_delivery import InboundDelivery
-from bus.message import Incoming, Kind
-from bus.registration import Visibility
-from bus.threads.dropping_account import new_account
-from bus.threads.thread_manager import ThreadManager
+from bus.model.address import Address
+from bus.model.message import Incoming, Kind
+from bus.model.registration import Visibility
+from bus.process.account import new_account
+from bus.process.inbound_delivery import InboundDelivery
+from bus.process.thread_manager import ThreadManager
 from tests.kit.messages import new_message
 from tests.kit.station import Clerk, Station, run_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.routing_table import Entry
-    from bus.threads.account import Account, Overflow
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.process.account import Account, Overflow
 
 __all__ = [
     "BYTES_MAX",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bus import Role
-from bus.core.remote.fast_path import FastPath
+from bus.kernel.fast_path import FastPath
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of
 from tests.support import LIMIT_S, until

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from bus.links.acknowledgement_tracker import AcknowledgementTracker
+from bus.process.acknowledgement_tracker import AcknowledgementTracker
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from bus.core.local.inbound_run import InboundRun
-    from bus.message import Incoming
+    from bus.kernel.tasks.runs import InboundRun
+    from bus.model.message import Incoming
 
 MESSAGES = 4
 LENGTH = 100

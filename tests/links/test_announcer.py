@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusConfig
-from bus.core.discovery.announcement_reader import Rejection
-from bus.core.discovery.discovery import Discovery, Event
-from bus.core.discovery.machine_table import Change
-from bus.links import announcer
-from bus.links.announcement_group import AnnouncementGroup
-from bus.links.announcer import Announcer
-from bus.network import DiscoveryScope
+from bus.features.machines import announcer
+from bus.features.machines.announcer import AnnouncementGroup, Announcer
+from bus.features.machines.discovery import Discovery, Event, Rejection
+from bus.features.machines.machine_table import Change
+from bus.features.machines.network import DiscoveryScope
 from queuebroker import _net, _sync
 from queuebroker.sockets import Driver
 from specs.clauses import clause

@@ -14,11 +14,11 @@ import pytest
 
 import bus
 from bus import Role
-from bus.core.local.actions import Dial, HangUp, Send
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import Ack, LinkKind
-from bus.links.link_pool import LinkPool
-from bus.links.rounds import Rounds
+from bus.kernel.streams.incoming_stream import Acknowledgement
+from bus.kernel.tasks.actions import Dial, HangUp, Send
+from bus.kernel.wire import Ack, LinkKind
+from bus.process.link_pool import LinkPool
+from bus.process.rounds import Rounds
 from specs.clauses import clause
 from tests.kit.buses import processes, socket_bus
 from tests.kit.comm_threads import comm_of, held

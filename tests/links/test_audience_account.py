@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bus
-from bus.api.inspection import _notifying
 from bus.api.sender import Sender
-from bus.links.audience_account import AudienceAccount
-from bus.links.send_batch import SendBatch
+from bus.features.watching.inspection import _notifying
+from bus.process.accounts import AudienceAccount
+from bus.process.send_batch import SendBatch
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules

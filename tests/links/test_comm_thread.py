@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus.core import constants
-from bus.links.link_helpers import PORT
+from bus.kernel import constants
+from bus.process.link_helpers import PORT
 from bus.testing import memory_bus
 from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
@@ -22,8 +22,8 @@ from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from bus import Bus
-    from bus.core.wire import Frame
-    from bus.links.comm_thread import CommThread
+    from bus.kernel.wire import Frame
+    from bus.process.comm_thread import CommThread
     from queuebroker.testing import Run
 
 

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from bus.links.connect_failure import connect_failure
+from bus.process.link_helpers import connect_failure
 from queuebroker.errors import RendezvousTimeoutError, UnknownBrokerError
 from queuebroker.sockets import NotAdmittedError
 from specs.clauses import clause

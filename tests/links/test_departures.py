@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from bus.core.wire import Eliminate, Role
+from bus.kernel.wire import Eliminate, Role
 from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus import Bus
-    from bus.core.wire import Frame
-    from bus.links.comm_thread import CommThread
+    from bus.kernel.wire import Frame
+    from bus.process.comm_thread import CommThread
     from queuebroker.testing import Run
 
 

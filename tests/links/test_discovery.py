@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig, MachineState, Network, Role, open_bus
-from bus.core.discovery.announcement_reader import AnnouncementReader, Rejection
-from bus.keys.machine_keys import GROUP_KEY
-from bus.links.announcer import Announcer
+from bus.features.machines.announcer import Announcer
+from bus.features.machines.discovery import AnnouncementReader, Rejection
+from bus.features.machines.machine_keys import GROUP_KEY
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.site import HERE, THERE, Site

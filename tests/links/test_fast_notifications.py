@@ -10,8 +10,8 @@ import pytest
 import bus as bus_package
 import queuebroker
 from bus import Role
-from bus.core.remote.fast_path import FastPath
-from bus.message import Kind
+from bus.kernel.fast_path import FastPath
+from bus.model.message import Kind
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -208,7 +208,7 @@ def test_an_interrupted_notification_is_received_once_or_never(
     rounds = comm_of(news.near)._rounds
     main = list[int]()  # the thread that stands for the main one
     monkeypatch.setattr(_sync, "may_be_interrupted", lambda: _sync.get_ident() in main)
-    monkeypatch.setattr("bus.links.fast_path_driver._ALONE_S", 0.0)
+    monkeypatch.setattr("bus.process.fast_path_driver._ALONE_S", 0.0)
 
     def case(interrupted: Blow) -> None:
         news.notify(b"before")
@@ -255,7 +255,7 @@ def test_commands_and_notifications_keep_their_order_in_every_schedule(
         return send(way, *about)
 
     monkeypatch.setattr(FastPath, "notification", sends)
-    monkeypatch.setattr("bus.links.fast_path_driver._ALONE_S", 0.0)
+    monkeypatch.setattr("bus.process.fast_path_driver._ALONE_S", 0.0)
 
     def program(_run: Run) -> None:
         with processes("one two", ENDLESS) as [one, two]:

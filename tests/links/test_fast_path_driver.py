@@ -11,7 +11,7 @@ import pytest
 import bus as bus_package
 import queuebroker
 from bus import BusConfig, CommandTimeoutError, Response, Role
-from bus.core.wire import Batch
+from bus.kernel.wire import Batch
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause

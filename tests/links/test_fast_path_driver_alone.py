@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bus.core.wire import FrameType
-from bus.links.fast_path_driver import _WaitableLink
-from bus.threads.fast_delivery import FastDelivery
-from bus.threads.thread_manager import ThreadManager
+from bus.kernel.wire import FrameType
+from bus.process.exchange import FastDelivery
+from bus.process.fast_path_driver import _WaitableLink
+from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.messages import inbound_run
 from tests.links.alone import Alone, LeaseOfOne, Peer, Short
 
 if TYPE_CHECKING:
-    from bus.threads.inbox import Inbox
+    from bus.process.inbox import Inbox
 
 _ACK = bytes((FrameType.ACK.value,))
 

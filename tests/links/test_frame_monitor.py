@@ -9,20 +9,22 @@ import pytest
 from msgspec.structs import replace
 
 from bus import Role
-from bus.api.inspector import inspector_of, own_inspector
-from bus.core.remote import frame_monitor as core_module
-from bus.core.remote.frame_facts import ALL, facts, messages
-from bus.core.remote.frame_monitor import (
+from bus.errors import RemoteError
+from bus.features.watching import frame_monitor as core_module
+from bus.features.watching import frame_monitor as monitor_leases
+from bus.features.watching.frame_monitor import (
+    ALL,
     FRAMES_MAX,
     LEASE_S,
     LISTENERS_MAX,
     FrameMonitor,
+    facts,
+    messages,
 )
-from bus.core.wire import NO_DEADLINE, WANTS_REPLY, Batch, Ping, Run, Search
-from bus.errors import RemoteError
-from bus.links import monitor_leases
-from bus.message import Kind
-from bus.registration import RegistrationId
+from bus.features.watching.inspector import inspector_of, own_inspector
+from bus.kernel.wire import NO_DEADLINE, WANTS_REPLY, Batch, Ping, Run, Search
+from bus.model.message import Kind
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.golden import FRAMES
 from tests.kit.buses import processes, socket_bus

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from bus import Role, UnreachableError
-from bus.config import BusConfig
 from bus.demo.cable import Cable
-from bus.links.gateway_client import GatewayClient
-from bus.links.gateway_requests import (
+from bus.features.machines.gateway import (
     Answer,
     DialInside,
     DialOutside,
+    GatewayClient,
     Vouch,
 )
-from bus.links.gateway_server import GatewayServer
-from bus.links.link_helpers import GATEWAY_PORT
-from bus.links.peer_trust import PeerTrust
-from bus.network import Network
+from bus.features.machines.gateway_server import GatewayServer
+from bus.features.machines.network import Network
+from bus.model.config import BusConfig
+from bus.process.link_helpers import GATEWAY_PORT
+from bus.process.peer_trust import PeerTrust
 from queuebroker import BrokerManager
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 from specs.clauses import clause
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus
-    from bus.core.peer.peer import Peer
-    from bus.links.gateway_client import LinkEnd
+    from bus.features.machines.gateway import LinkEnd
+    from bus.kernel.peer.peer import Peer
 
 ECHO = f"ism://{THERE}/echo"
 

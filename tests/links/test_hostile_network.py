@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.wire.announcement import encode_announcement
-from bus.keys.machine_keys import MACHINE, TRUSTED, MachineKeys
+from bus.features.machines.announcement import encode_announcement
+from bus.features.machines.machine_keys import MACHINE, TRUSTED, MachineKeys
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.constants import configured

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.local.inbound_run import InboundRun
-from bus.core.wire import Lengths
 from bus.errors import BusFullError
-from bus.links.inbound_delivery import InboundDelivery
-from bus.threads.account import Account
-from bus.threads.host_thread import move
-from bus.threads.thread_manager import ThreadManager
+from bus.kernel.tasks.runs import InboundRun
+from bus.kernel.wire import Lengths
+from bus.process.account import Account
+from bus.process.inbound_delivery import InboundDelivery
+from bus.process.thread_manager import ThreadManager, move
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
@@ -33,8 +32,8 @@ from tests.support import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.routing_table import Entry
-    from bus.threads.account import Overflow
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.process.account import Overflow
     from queuebroker.testing import Run
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bus.links import unsent
-from bus.links.link_helpers import PORT
-from bus.links.link_poller import SocketPoller
-from bus.links.link_pool import LinkPool
-from bus.links.memory import MemoryNetwork
-from bus.links.peer_log import PeerLog
-from bus.threads.inbox import Inbox
+from bus.process import link_pool as unsent
+from bus.process.failures import PeerLog
+from bus.process.inbox import Inbox
+from bus.process.link_helpers import PORT
+from bus.process.link_poller import SocketPoller
+from bus.process.link_pool import LinkPool
+from bus.process.memory_network import MemoryNetwork
 from queuebroker import _sync
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import Driver as SocketDriver

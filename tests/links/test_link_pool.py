@@ -7,11 +7,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from bus.config import BusConfig
-from bus.core.wire import FRAME_BYTES_MAX
-from bus.links.link_pool import LinkPool
-from bus.links.memory import MemoryNetwork
-from bus.links.peer_log import PeerLog
+from bus.kernel.wire import FRAME_BYTES_MAX
+from bus.model.config import BusConfig
+from bus.process.failures import PeerLog
+from bus.process.link_pool import LinkPool
+from bus.process.memory_network import MemoryNetwork
 from queuebroker import (
     DisconnectedError,
     ReceiveTimeoutError,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import FRAME_BYTES_MAX
-from bus.links.link_helpers import PORT
+from bus.kernel.wire import FRAME_BYTES_MAX
+from bus.process.link_helpers import PORT
 from queuebroker import (
     RendezvousTimeoutError,
     _sync,

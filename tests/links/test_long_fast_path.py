@@ -11,8 +11,10 @@ import pytest
 
 import bus as bus_package
 import queuebroker
-from bus.core.remote.fast_path import FastPath
-from bus.core.wire import (
+from bus.features.memory.arena import Arena
+from bus.features.memory.frames import Release
+from bus.kernel.fast_path import FastPath
+from bus.kernel.wire import (
     FOLLOWS_MIN,
     LEASED,
     LOCATION_BYTES,
@@ -27,10 +29,8 @@ from bus.core.wire import (
     decode_single,
     encode,
 )
-from bus.core.wire.memory_frames import Release
-from bus.links.rounds import Rounds
-from bus.message import Kind
-from bus.multicast.arena import Arena
+from bus.model.message import Kind
+from bus.process.rounds import Rounds
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.links.alone import Alone

@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from bus import BusConfig
-from bus.core.peer.session import milliseconds_left
-from bus.core.wire import NO_DEADLINE
+from bus.kernel.peer.session import milliseconds_left
+from bus.kernel.wire import NO_DEADLINE
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.links import machine_id as module
-from bus.links.machine_id import machine_id
+from bus.process import socket_network as module
+from bus.process.socket_network import machine_id
 from specs.clauses import clause
 
 if TYPE_CHECKING:

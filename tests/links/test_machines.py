@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from bus import BusConfig, Network, Role, UnreachableError, UnresolvedError
-from bus.keys.authority import Authority
-from bus.keys.machine_keys import MACHINE as KEYS
+from bus.features.machines.authority import Authority
+from bus.features.machines.machine_keys import MACHINE as KEYS
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import all_acknowledged

@@ -6,8 +6,16 @@ import gc
 
 import pytest
 
-from bus.core.hooks import Bodies
-from bus.core.wire import (
+from bus.errors import WireError
+from bus.features.memory.frames import (
+    CloseSlab,
+    MemoryFrame,
+    OfferSlab,
+    Release,
+    SlabAnswer,
+)
+from bus.kernel.hooks import Bodies
+from bus.kernel.wire import (
     LEASED,
     NO_DEADLINE,
     RAW,
@@ -18,15 +26,7 @@ from bus.core.wire import (
     encode,
     pieces,
 )
-from bus.core.wire.memory_frames import (
-    CloseSlab,
-    MemoryFrame,
-    OfferSlab,
-    Release,
-    SlabAnswer,
-)
-from bus.errors import WireError
-from bus.message import Kind
+from bus.model.message import Kind
 from specs.clauses import clause
 from tests.links.memory_ends import (
     MIB,

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.wire.memory_frames import CloseSlab, Release, SlabAnswer
-from bus.links.lease_account import LeaseAccount
-from bus.links.lent_bodies import LentBodies
-from bus.links.shared_bodies import SharedBodies
-from bus.snapshot import (
+from bus.features.memory.frames import CloseSlab, Release, SlabAnswer
+from bus.features.memory.lent_bodies import LentBodies
+from bus.features.memory.shared_bodies import LeaseAccount, SharedBodies
+from bus.model.snapshot import (
     ArenaRecipientInfo,
     LentViewsInfo,
     LongMessageCounters,
@@ -35,7 +34,7 @@ from tests.links.memory_ends import (
 )
 
 if TYPE_CHECKING:
-    from bus.core.wire.memory_frames import MemoryFrame
+    from bus.features.memory.frames import MemoryFrame
 
 __all__ = ["all_closed"]  # a fixture
 

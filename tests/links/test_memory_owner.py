@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from bus.core.wire import RAW, Batch
-from bus.core.wire.memory_frames import Release, SlabAnswer
-from bus.links import shared_bodies
+from bus.features.memory import shared_bodies
+from bus.features.memory.frames import Release, SlabAnswer
+from bus.kernel.wire import RAW, Batch
 from specs.clauses import clause
 from tests.links.memory_ends import (
     MIB,

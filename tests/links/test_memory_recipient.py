@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import NO_DEADLINE, RAW, Batch, FrameReader, Run
-from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
-from bus.links import lent_bodies
-from bus.message import Kind
-from bus.multicast.shared_memory import SEALS
+from bus.features.memory import lent_bodies
+from bus.features.memory.frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.features.memory.shared_memory import SEALS
+from bus.kernel.wire import NO_DEADLINE, RAW, Batch, FrameReader, Run
+from bus.model.message import Kind
 from specs.clauses import clause
 from tests.links.memory_ends import (
     MIB,

@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve
 
 from bus import BusConfig, MessageTooLargeError, RemoteError, Role
-from bus.core import wire
-from bus.core.wire import FOLLOWS_MIN
+from bus.kernel import wire
+from bus.kernel.wire import FOLLOWS_MIN
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes, socket_bus
 from tests.kit.comm_threads import comm_of, held

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NOREPLY, BusConfig, Response
-from bus.core import wire
-from bus.core.wire import Reason
-from bus.core.wire.task_frames import Subscribe
-from bus.message import Kind
-from bus.registration import Visibility
+from bus.kernel import wire
+from bus.kernel.wire import Reason
+from bus.kernel.wire.frames import Subscribe
+from bus.model.message import Kind
+from bus.model.registration import Visibility
 from bus.testing import memory_bus
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus, Task
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
 
 # The handshake on a link.
 

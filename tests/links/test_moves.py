@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from bus import BusConfig, MovedError, Role, Visibility
-from bus.core import constants
-from bus.core.remote.new_addresses import NewAddresses
+from bus.features.moving.new_addresses import NewAddresses
+from bus.kernel import constants
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
 from tests.kit.comm_threads import comm_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.links.peer_log import PeerLog
+from bus.process.failures import PeerLog
 from specs.clauses import clause
 
 if TYPE_CHECKING:

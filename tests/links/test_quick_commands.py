@@ -21,8 +21,8 @@ from bus import (
     UnknownTaskError,
     WrongProcessError,
 )
-from bus.links.relay_outbox import RelayOutbox
-from bus.links.send_batch import PAYLOAD_MAX
+from bus.process.relay_outbox import RelayOutbox
+from bus.process.send_batch import PAYLOAD_MAX
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus import Bus, Incoming, Task, Undelivered
-    from bus.links.send_batch import SendBatch
+    from bus.process.send_batch import SendBatch
 
 
 def known(bus: Bus, name: str = "reader") -> Task:

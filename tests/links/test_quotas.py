@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from bus.core import wire
-from bus.core.local.actions import Evict
-from bus.core.wire import Reason
-from bus.core.wire.task_frames import Subscribe
 from bus.errors import NameTakenError
-from bus.events import BusReason
-from bus.links.link_helpers import PORT
-from bus.links.peer_log import PeerLog
-from bus.payload import encode as encoded
+from bus.kernel import wire
+from bus.kernel.tasks.actions import Evict
+from bus.kernel.wire import Reason
+from bus.kernel.wire.frames import Subscribe
+from bus.model.events import BusReason
+from bus.model.payload import encode as encoded
+from bus.process.failures import PeerLog
+from bus.process.link_helpers import PORT
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import ProtocolError, frames
 from specs.clauses import clause
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus
-    from bus.core.wire import Frame
+    from bus.kernel.wire import Frame
 
 _FEW: Final = 20
 _LONG: Final = wire.Error(reason=Reason.WIRE, text="x" * 250)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.links.link_poller import ParkedPoller
-from bus.threads.inbox import Inbox
+from bus.process.inbox import Inbox
+from bus.process.link_poller import ParkedPoller
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.links.test_link_poller import Sockets
@@ -18,7 +18,7 @@ from tests.support import Threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.links.link_poller import ReadLease
+    from bus.process.link_poller import ReadLease
     from queuebroker.channel.message_queue import MessageQueue
 
 

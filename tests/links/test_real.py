@@ -19,10 +19,10 @@ from bus import (
     Role,
     open_bus,
 )
-from bus.links import socket_listeners
-from bus.links.comm_thread import CommThread
-from bus.links.link_helpers import LinkHelpers
-from bus.links.socket_listeners import SocketListeners
+from bus.process import socket_listeners
+from bus.process.comm_thread import CommThread
+from bus.process.link_helpers import LinkHelpers
+from bus.process.socket_listeners import SocketListeners
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import join_both, socket_bus

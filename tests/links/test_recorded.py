@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusFullError, Role
-from bus.core.wire import Batch, pieces
+from bus.features.memory.link_memory import LinkMemory
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
-from bus.links.link_memory import LinkMemory
+from bus.kernel.wire import Batch, pieces
 from specs.clauses import clause
 from tests.journal.telling import SMALL
 from tests.kit.buses import socket_bus
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus, Incoming, Overflow, Undelivered
-    from bus.core.peer.peer import Peer
-    from bus.core.wire import Frame
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.wire import Frame
 
 
 def peer_of(bus: Bus) -> Peer:

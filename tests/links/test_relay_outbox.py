@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.local.actions import Fail
 from bus.errors import AddresseeGoneError, BusFullError
-from bus.links.relay_account import RelayAccount
-from bus.links.relay_outbox import OutboundAnswer
-from bus.message import Kind
-from bus.threads.account import Admission
+from bus.kernel.tasks.actions import Fail
+from bus.model.message import Kind
+from bus.process.account import Admission
+from bus.process.accounts import RelayAccount
+from bus.process.relay_outbox import OutboundAnswer
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
@@ -24,7 +24,7 @@ from tests.links.outbox import Process
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.threads.account import Overflow
+    from bus.process.account import Overflow
     from queuebroker.testing import Run
 
 ACCEPTED, FULL, DROPPED = Admission.ACCEPTED, Admission.FULL, Admission.DROPPED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import AccessDeniedError, AccessList, BusConfig, Grant, open_bus
-from bus.links.run_directory import RunDirectory, run_base
+from bus.process.run_directory import RunDirectory, run_base
 from queuebroker import _net
 from specs.clauses import clause
 from tests.processes import run
@@ -230,7 +230,7 @@ def test_a_child_of_a_fork_does_not_hold_it() -> None:
     code = """
         import os, sys
         from bus import AccessList
-        from bus.links.run_directory import RunDirectory
+        from bus.process.run_directory import RunDirectory
         one = RunDirectory("bus1", AccessList())
         assert one.claim()
         reader, writer = os.pipe()
@@ -332,7 +332,7 @@ _MEMBER_OF_NOTHING = """
     import os, sys
     from pathlib import Path
     from bus import AccessDeniedError, AccessList
-    from bus.links.run_directory import RunDirectory
+    from bus.process.run_directory import RunDirectory
     os.setgroups([])
     os.setegid(4321)
     os.seteuid(4321)

@@ -8,8 +8,8 @@ import pytest
 
 import bus
 from bus.errors import BusFullError
-from bus.links.send_batch import PAYLOAD_MAX, SHORT_MAX, SendBatch
-from bus.threads.account import Admission
+from bus.process.account import Admission
+from bus.process.send_batch import PAYLOAD_MAX, SHORT_MAX, SendBatch
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -20,7 +20,7 @@ from tests.strikes import Blow, everywhere
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.threads.account import Overflow
+    from bus.process.account import Overflow
     from queuebroker.testing import Run
 
 # One thread.

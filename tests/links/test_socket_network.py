@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusConfig, Network, Role
-from bus.keys.authority import Authority
-from bus.links.machine_discovery import OtherMachines
-from bus.links.socket_network import SocketNetwork
+from bus.features.machines.authority import Authority
+from bus.features.machines.machine_discovery import OtherMachines
+from bus.process.socket_network import SocketNetwork
 from specs.clauses import clause
 
 if TYPE_CHECKING:

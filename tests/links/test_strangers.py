@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import Role
-from bus.core import wire
-from bus.links.link_helpers import PORT
+from bus.kernel import wire
+from bus.process.link_helpers import PORT
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bus import ArenaFullError, BusConfig, Incoming, PayloadError, UnknownTaskError
-from bus.core.wire import encode
-from bus.links.link_memory import LoanRequest
+from bus.features.memory.link_memory import LoanRequest
+from bus.kernel.wire import encode
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bus import Bus
-    from bus.loan import Loan
+    from bus.model.loan import Loan
 
 __all__ = ["all_closed"]  # a fixture
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.local.actions import HangUp
-from bus.links.acknowledgement_tracker import AcknowledgementTracker
-from bus.links.comm_thread import CommThread
-from bus.links.link_poller import ParkedPoller
-from bus.links.link_pool import LinkPool
-from bus.links.memory import MemoryNetwork
-from bus.links.rounds import Rounds
+from bus.kernel.tasks.actions import HangUp
+from bus.process.acknowledgement_tracker import AcknowledgementTracker
+from bus.process.comm_thread import CommThread
+from bus.process.link_poller import ParkedPoller
+from bus.process.link_pool import LinkPool
+from bus.process.memory_network import MemoryNetwork
+from bus.process.rounds import Rounds
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -25,8 +25,8 @@ from tests.kit.station import IDENTITY, Station
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.local.inbound_run import InboundRun
-    from bus.core.streams.receipts import Taken
+    from bus.kernel.streams.receipts import Taken
+    from bus.kernel.tasks.runs import InboundRun
     from queuebroker.testing import Run
 
 

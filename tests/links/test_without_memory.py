@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 from bus import BusConfig, MessageTooLargeError
-from bus.core.remote.remote_manager import RemoteManager
 from bus.errors import BusError
-from bus.links.comm_thread import CommThread
-from bus.links.link_helpers import LinkHelpers
+from bus.kernel.remote_manager import RemoteManager
+from bus.process.comm_thread import CommThread
+from bus.process.link_helpers import LinkHelpers
 from queuebroker.sockets import gathering
 from queuebroker.sockets.protocol import Protocol
 from specs.clauses import clause
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from bus import Bus
-    from bus.core.local.actions import Action
-    from bus.message import Incoming, Undelivered
-    from bus.payload import Payload
+    from bus.kernel.tasks.actions import Action
+    from bus.model.message import Incoming, Undelivered
+    from bus.model.payload import Payload
 
 LONG = bytes(1 << 18)
 OVER_LINK = BusConfig(shared_memory=False)
 # The code that recovers: it would need a second error.
-SPARED: Final = ("bus.threads.internal_errors", "bus.links.peer_log")
+SPARED: Final = ("bus.process.failures", "bus.process.failures")
 
 
 class Shortage:
@@ -177,7 +177,8 @@ def test_a_notification_without_memory_is_a_gap(pair: tuple[Bus, Bus]) -> None:
 def test_a_payload_that_cannot_be_decoded_for_lack_of_memory_is_refused(
     pair: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bus.core.remote import fast_path, inbound  # noqa: PLC0415 # patched in place
+    from bus.kernel import fast_path  # noqa: PLC0415 # patched in place
+    from bus.kernel.messages import inbound_messages as inbound  # noqa: PLC0415 # patched in place
 
     def refuse(*_: object) -> NoReturn:
         raise MemoryError
@@ -197,8 +198,8 @@ def test_a_payload_that_cannot_be_decoded_for_lack_of_memory_is_refused(
 def test_a_payload_that_cannot_be_encoded_for_lack_of_memory_fails_alone(
     pair: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bus.core.peer.outbound_run import pack_payload  # noqa: PLC0415
-    from bus.core.remote import outbound_messages  # noqa: PLC0415 # patched in place
+    from bus.kernel.messages import outbound_messages  # noqa: PLC0415 # patched in place
+    from bus.kernel.tasks.runs import pack_payload  # noqa: PLC0415
 
     def short_of(payload: Payload) -> tuple[int, bytes | memoryview]:
         if payload == {"long": 1}:

@@ -1,1 +1,1 @@
-"""Tests of `bus.multicast`: one message to many through shared memory."""
+"""Tests of `bus.features.memory`: one message to many through shared memory."""

@@ -9,9 +9,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from bus.multicast.arena import Arena
-    from bus.multicast.arena_loan import ArenaLoan
-    from bus.multicast.placement import Placement
+    from bus.features.memory.arena import Arena, ArenaLoan, Placement
 
 __all__ = ["publish", "publish_loan"]
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
-    from bus.multicast.arena import Arena
-    from bus.multicast.placement import Placement
-    from bus.multicast.slab_mappings import SlabMappings
+    from bus.features.memory.arena import Arena, Placement
+    from bus.features.memory.mappings import SlabMappings
 
 __all__ = ["LEAST", "MIB", "HeldMessage", "Reader", "buffer_for"]
 

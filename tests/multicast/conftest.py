@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.multicast.arena import Arena
+from bus.features.memory.arena import Arena
 from tests.multicast.arena_reader import MIB
 
 if TYPE_CHECKING:

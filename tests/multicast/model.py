@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.multicast import Excerpt
+    from bus.features.memory import Excerpt
 
 __all__ = ["Group", "Held", "PoolModel"]
 

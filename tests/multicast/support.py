@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.multicast import Pool, PoolLayout, Reader
-from bus.multicast.control_block import HOLDERS_MAX
-from bus.multicast.data_region import DataRegion
+from bus.features.memory import Pool, PoolLayout, Reader
+from bus.features.memory.blocks import HOLDERS_MAX
+from bus.features.memory.region import DataRegion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.multicast import Descriptor
+    from bus.features.memory import Descriptor
 
 __all__ = ["CountingRegion", "Site", "content_of"]
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.errors import ArenaFullError
-from bus.multicast import slab as slab_module
-from bus.multicast.arena import Arena
-from bus.multicast.shared_memory import SharedMemory
+from bus.features.memory import slabs as slab_module
+from bus.features.memory.arena import Arena
+from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
 from tests.leaks import Snapshot
 from tests.multicast.arena_publish import publish
 from tests.multicast.arena_reader import LEAST, MIB
 
 if TYPE_CHECKING:
-    from bus.multicast.placement import Placement
+    from bus.features.memory.arena import Placement
 
 
 @clause("MC-36")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.multicast.arena import Arena
-from bus.multicast.slab_buffer import SlabBuffer
+from bus.features.memory.arena import Arena
+from bus.features.memory.slabs import SlabBuffer
 from specs.clauses import clause
 from tests.multicast.arena_publish import publish
 from tests.multicast.arena_reader import LEAST, MIB
 
 if TYPE_CHECKING:
-    from bus.multicast.slab import Slab
+    from bus.features.memory.slabs import Slab
 
 
 def crowded() -> tuple[Arena, Slab]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bus.errors import StaleLeaseError
-from bus.multicast.arena import Arena
-from bus.multicast.slab_mappings import SlabMappings
+from bus.features.memory.arena import Arena
+from bus.features.memory.mappings import SlabMappings
 from specs.clauses import clause
 from tests.multicast.arena_publish import publish, publish_loan
 from tests.multicast.arena_reader import LEAST, MIB, Reader

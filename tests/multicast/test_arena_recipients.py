@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.multicast.arena import Arena
+from bus.features.memory.arena import Arena
 from specs.clauses import clause
 from tests.multicast.arena_publish import publish
 from tests.multicast.arena_reader import LEAST, MIB

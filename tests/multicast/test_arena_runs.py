@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 )
 
 from bus.errors import ArenaFullError
-from bus.multicast.arena import Arena
-from bus.multicast.slab_mappings import SlabMappings
+from bus.features.memory.arena import Arena
+from bus.features.memory.mappings import SlabMappings
 from specs.clauses import clause
 from tests.depth import among
 from tests.multicast.arena_reader import LEAST, MIB, Reader, buffer_for
@@ -27,8 +27,7 @@ from tests.multicast.support import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.multicast.arena_loan import ArenaLoan
-    from bus.multicast.placement import Placement
+    from bus.features.memory.arena import ArenaLoan, Placement
     from tests.multicast.arena_reader import HeldMessage
 
 SIZES = st.sampled_from([0, 1, LEAST, LEAST + 1, 5 * LEAST, MIB, 2 * MIB + 1])

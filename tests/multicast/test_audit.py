@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from bus.multicast import Excerpt, Mode
-from bus.multicast.control_block import END
+from bus.features.memory import Excerpt, Mode
+from bus.features.memory.blocks import END
 from specs.clauses import clause
 from tests.multicast.support import Site, content_of
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.multicast import Mode, PoolLayout
-from bus.multicast.control_block import (
+from bus.features.memory import Mode, PoolLayout
+from bus.features.memory.blocks import (
     BLOCK_BYTES,
     END,
     HOLDERS_MAX,
     INDIRECT,
     BlockFields,
 )
-from bus.multicast.control_region import ControlRegion
+from bus.features.memory.region import ControlRegion
 from specs.clauses import clause
 from tests.multicast.support import Site, content_of
 
 if TYPE_CHECKING:
-    from bus.multicast.control_block import ControlBlock
+    from bus.features.memory.blocks import ControlBlock
 
 LAYOUT = PoolLayout(buffers=3, buffer_bytes=16, icbs=2, users=1)
 WORDS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, END, END - 1]))

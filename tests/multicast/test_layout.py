@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.multicast import Pool, PoolLayout, Reader
-from bus.multicast.control_block import BLOCK_BYTES, END
-from bus.multicast.queue_control_block import QUEUE_BYTES
+from bus.features.memory import Pool, PoolLayout, Reader
+from bus.features.memory.blocks import BLOCK_BYTES, END, QUEUE_BYTES
 from specs.clauses import clause
 
 LAYOUTS = st.builds(

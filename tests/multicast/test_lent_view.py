@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from bus.multicast import lent_view, shared_memory
-from bus.multicast.lent_view import lend
-from bus.multicast.memory_mapping import MemoryMapping
-from bus.multicast.shared_memory import SEALS, SharedMemory
+from bus.features.memory import mappings as lent_view
+from bus.features.memory import shared_memory
+from bus.features.memory.mappings import MemoryMapping, lend
+from bus.features.memory.shared_memory import SEALS, SharedMemory
 from specs.clauses import clause
 from tests.leaks import Snapshot
 from tests.processes import run
@@ -280,9 +280,9 @@ def test_neither_a_forked_child_nor_the_exit_ends_a_lease() -> None:
     code, answer, complaints = run(
         """
         import os, sys
-        from bus.multicast.lent_view import lend
-        from bus.multicast.memory_mapping import MemoryMapping
-        from bus.multicast.shared_memory import SharedMemory
+        from bus.features.memory.mappings import lend
+        from bus.features.memory.mappings import MemoryMapping
+        from bus.features.memory.shared_memory import SharedMemory
         owner = SharedMemory(1 << 16)
         owner.memory[:5] = b"hello"
         mapping = MemoryMapping(owner.fileno())

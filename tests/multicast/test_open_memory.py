@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.multicast.memory_mapping import MemoryMapping
-from bus.multicast.open_memory import open_memory
-from bus.multicast.shared_memory import SharedMemory
+from bus.features.memory.mappings import MemoryMapping, open_memory
+from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from hypothesis.stateful import (
 )
 
 from bus.errors import ArenaFullError
-from bus.multicast import Excerpt, Mode
+from bus.features.memory import Excerpt, Mode
 from specs.clauses import clause
 from tests.depth import among
 from tests.multicast.model import PoolModel
 from tests.multicast.support import Site, content_of
 
 if TYPE_CHECKING:
-    from bus.multicast import Descriptor
+    from bus.features.memory import Descriptor
     from tests.multicast.model import Held
 
 USERS = 3

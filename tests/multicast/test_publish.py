@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.errors import ArenaFullError, BusFullError
-from bus.multicast import Excerpt, Mode
-from bus.multicast.control_block import INDIRECT
-from bus.multicast.recipient import Recipient
+from bus.features.memory import Excerpt, Mode
+from bus.features.memory.blocks import INDIRECT
+from bus.features.memory.recipient import Recipient
 from specs.clauses import clause
 from tests.depth import among
 from tests.multicast.support import CountingRegion, Site, content_of
 
 if TYPE_CHECKING:
-    from bus.multicast import Descriptor
+    from bus.features.memory import Descriptor
 
 MODES = pytest.mark.parametrize("mode", list(Mode))
 

@@ -15,11 +15,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.multicast import PoolLayout
-from bus.multicast.block_supply import BlockSupply
-from bus.multicast.control_block import END
-from bus.multicast.control_region import ControlRegion
-from bus.multicast.user_queue import UserQueue
+from bus.features.memory import PoolLayout
+from bus.features.memory.blocks import END
+from bus.features.memory.queues import BlockSupply, UserQueue
+from bus.features.memory.region import ControlRegion
 from specs.clauses import clause
 
 SIZES = st.integers(0, 4)

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 from bus.errors import WireError
-from bus.multicast import Descriptor, Piece, Pool, PoolLayout, Reader
+from bus.features.memory import Descriptor, Piece, Pool, PoolLayout, Reader
 from specs.clauses import clause
 from tests.multicast.support import Site, content_of
 

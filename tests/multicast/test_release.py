@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from bus.errors import StaleLeaseError
-from bus.multicast import Mode
-from bus.multicast.control_block import END
+from bus.features.memory import Mode
+from bus.features.memory.blocks import END
 from specs.clauses import clause
 from tests.multicast.support import Site, content_of
 

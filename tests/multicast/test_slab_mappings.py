@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.errors import WireError
-from bus.multicast.arena import Arena
-from bus.multicast.placement import Placement
-from bus.multicast.shared_memory import SharedMemory
-from bus.multicast.slab_mappings import SlabMappings
+from bus.features.memory.arena import Arena, Placement
+from bus.features.memory.mappings import SlabMappings
+from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
 from tests.leaks import Snapshot
 from tests.multicast.support import content_of
@@ -237,8 +236,8 @@ class Far:
 
 _READER = """
 import json, os, socket, sys
-from bus.multicast.placement import Placement
-from bus.multicast.slab_mappings import SlabMappings
+from bus.features.memory.arena import Placement
+from bus.features.memory.mappings import SlabMappings
 
 link = socket.socket(fileno=int(sys.argv[1]))
 mappings, views = SlabMappings(lambda: None), {}
@@ -297,7 +296,7 @@ def test_a_killed_recipient_gives_back_all_it_held(turn: int) -> None:
 
 _OWNER = """
 import socket, sys
-from bus.multicast.arena import Arena
+from bus.features.memory.arena import Arena
 from tests.multicast.support import content_of
 
 arena = Arena(2**22)

@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from bus.errors import StaleLeaseError
-from bus.multicast import Excerpt, Mode
-from bus.multicast.control_block import END, INDIRECT
+from bus.features.memory import Excerpt, Mode
+from bus.features.memory.blocks import END, INDIRECT
 from specs.clauses import clause
 from tests.multicast.support import CountingRegion, Site
 

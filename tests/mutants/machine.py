@@ -76,11 +76,11 @@ FOLDERS: Final = {
     "queuebroker/channel": Folder(
         ("queuebroker/channel",), ("tests/queuebroker", "tests/spec"), 60
     ),
-    "bus/core/streams": Folder(("bus/core/streams",), ("tests/core",), 60),
-    "bus/core/wire": Folder(("bus/core/wire",), ("tests/core",), 60),
-    "bus/core/peer": Folder(("bus/core/peer",), _BUS_TESTS, 60),
-    "bus/core/remote": Folder(("bus/core/remote",), _BUS_TESTS, 60),
-    "bus/core/local": Folder(("bus/core/local",), _BUS_TESTS, 60),
+    "bus/kernel/streams": Folder(("bus/kernel/streams",), ("tests/core",), 60),
+    "bus/kernel/wire": Folder(("bus/kernel/wire",), ("tests/core",), 60),
+    "bus/kernel/peer": Folder(("bus/kernel/peer",), _BUS_TESTS, 60),
+    "bus/kernel": Folder(("bus/kernel",), _BUS_TESTS, 60),
+    "bus/kernel/tasks": Folder(("bus/kernel/tasks",), _BUS_TESTS, 60),
     "bus/journal": Folder(
         (
             *("bus/journal/bus_traffic.py", "bus/journal/deaths.py"),
@@ -90,10 +90,10 @@ FOLDERS: Final = {
         ("tests/journal",),
         60,
     ),
-    "bus/payload": Folder(
+    "bus/model/payload": Folder(
         (
-            *("bus/payload.py", "bus/payload_depth.py", "bus/payload_size.py"),
-            "bus/arrays.py",
+            *("bus/model/payload.py", "bus/model/payload.py", "bus/model/payload.py"),
+            "bus/model/arrays.py",
         ),
         (
             *("tests/bus/test_array_decoding.py", "tests/bus/test_array_messages.py"),
@@ -103,14 +103,14 @@ FOLDERS: Final = {
         ),
         60,
     ),
-    "bus/multicast": Folder(
+    "bus/features/memory": Folder(
         (
-            *("bus/multicast/pool.py", "bus/multicast/block_supply.py"),
-            *("bus/multicast/buffer_chains.py", "bus/multicast/whole_chains.py"),
-            *("bus/multicast/chain.py", "bus/multicast/free_queue.py"),
-            *("bus/multicast/user_queue.py", "bus/multicast/control_block.py"),
-            *("bus/multicast/layout.py", "bus/multicast/slab_set.py"),
-            "bus/multicast/audit.py",
+            *("bus/features/memory/pool.py", "bus/features/memory/queues.py"),
+            *("bus/features/memory/chains.py", "bus/features/memory/chains.py"),
+            *("bus/features/memory/region.py", "bus/features/memory/queues.py"),
+            *("bus/features/memory/queues.py", "bus/features/memory/blocks.py"),
+            *("bus/features/memory/region.py", "bus/features/memory/slabs.py"),
+            "bus/features/memory/audit.py",
         ),
         ("tests/multicast",),
         60,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.keys.authority import Authority
+from bus.features.machines.authority import Authority
 from tests.kills.member import Member
 from tests.network.ethernet import Ethernet
 

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import BusyError
-from bus.pattern import (
-    BusSocket,
-    PairSocket,
-    RawBusSocket,
-    SocketConfig,
-    aio,
-    device,
-)
+from bus.pattern import BusSocket, PairSocket, RawBusSocket, SocketConfig, aio, device
 from queuebroker.errors import (
     BrokerClosedError,
     ReceiveTimeoutError,

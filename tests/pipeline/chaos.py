@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from bus.events import BusReason
 from bus.journal.format import Flag, RecordKind
+from bus.model.events import BusReason
 from queuebroker.observer import Reason
 from tests.journal.deaths import death
 from tests.journal.histories import Entry, History

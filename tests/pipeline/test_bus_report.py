@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from bus.events import BusReason
 from bus.journal.format import RecordKind
+from bus.model.events import BusReason
 from bus.pipeline import rules
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.results import read_rows

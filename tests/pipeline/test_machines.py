@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.events import BusReason
 from bus.journal.format import RecordKind
+from bus.model.events import BusReason
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.report import render
 from bus.pipeline.results import read_rows

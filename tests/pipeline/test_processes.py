@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from bus.events import BusReason
 from bus.journal.checker import check
 from bus.journal.format import Flag, RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.wording import reason_name
+from bus.model.events import BusReason
 from bus.pipeline import gold
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.results import first_violations, read_rows, read_verdicts

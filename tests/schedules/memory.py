@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.hooks import Hooks
-from bus.core.wire import Batch
-from bus.core.wire.memory_frames import MemoryFrame, Release
-from bus.links.comm_thread import CommThread
-from bus.links.link_memory import LinkMemory
-from bus.links.link_poller import ParkedPoller
-from bus.links.memory import MemoryNetwork
-from bus.multicast.arena import Arena
+from bus.features.memory.arena import Arena
+from bus.features.memory.frames import MemoryFrame, Release
+from bus.features.memory.link_memory import LinkMemory
+from bus.kernel.hooks import Hooks
+from bus.kernel.wire import Batch
+from bus.process.comm_thread import CommThread
+from bus.process.link_poller import ParkedPoller
+from bus.process.memory_network import MemoryNetwork
 from queuebroker import _sync
 from queuebroker.waiting.shared_parker import SharedParker
 from tests.kit.buses import PATIENT
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Iterator, Sequence
 
-    from bus.core.wire import Frame
-    from bus.snapshot import SharedMemoryInfo
-    from bus.threads.inbox import Inbox
+    from bus.kernel.wire import Frame
+    from bus.model.snapshot import SharedMemoryInfo
+    from bus.process.inbox import Inbox
     from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["BODIES", "Links", "Reader", "info_of", "shared", "small_owner"]

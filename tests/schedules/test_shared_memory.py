@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.links.lent_bodies import LentBodies, _Lender
-from bus.links.rounds import Rounds
-from bus.multicast.slab_mappings import SlabMappings
+from bus.features.memory.lent_bodies import LentBodies, _Lender
+from bus.features.memory.mappings import SlabMappings
+from bus.process.rounds import Rounds
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.links.memory_ends import SIZE, Recipient

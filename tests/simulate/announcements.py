@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from msgspec.structs import replace
 
-from bus.core.discovery.discovery import Discovery
+from bus.features.machines.discovery import Discovery
 from tests.kit.discovery import discovery_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.discovery.discovery import Event
+    from bus.features.machines.discovery import Event
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.wire import Error, Reason, Search
+from bus.kernel.wire import Error, Reason, Search
 
 if TYPE_CHECKING:
     from tests.simulate.stage import Stage

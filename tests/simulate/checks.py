@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core import constants
-from bus.core.peer.relay import RelayState
-from bus.registration import Visibility
+from bus.kernel import constants
+from bus.kernel.peer.relay import RelayState
+from bus.model.registration import Visibility
 from tests.simulate.counters import BrokenPromiseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.core.peer.peer import Peer
-    from bus.core.peer.relay_counters import RelayCounters
-    from bus.core.wire import AddRelay
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.peer.run_queue import RelayCounters
+    from bus.kernel.wire import AddRelay
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

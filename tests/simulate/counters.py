@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.address import Address
 from bus.errors import InDoubtError, PeerLostError
+from bus.model.address import Address
 
 if TYPE_CHECKING:
-    from bus.core.wire import RequestId
     from bus.errors import BusError
-    from bus.registration import RegistrationId
+    from bus.kernel.wire import RequestId
+    from bus.model.registration import RegistrationId
 
 __all__ = ["BrokenPromiseError", "Command", "Counters"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bus.core.local.actions import Action, Post, Reply
-from bus.core.remote.fast_path import FastPath
-from bus.core.wire import Batch, Run, decode, encode
-from bus.message import Incoming, Kind
+from bus.kernel.fast_path import FastPath
+from bus.kernel.tasks.actions import Action, Post, Reply
+from bus.kernel.wire import Batch, Run, decode, encode
+from bus.model.message import Incoming, Kind
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.peer.peer import Peer
-    from bus.core.peer.relay import Relay
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.peer.relay import Relay
     from tests.simulate.counters import Command
     from tests.simulate.process import SimProcess
 

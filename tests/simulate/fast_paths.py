@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.core.local.actions import Action
-from bus.core.peer.outbound_run import OutboundRun, pack_payload
-from bus.core.remote.fast_path import FastPath
-from bus.message import Kind
+from bus.kernel.fast_path import FastPath
+from bus.kernel.tasks.actions import Action
+from bus.kernel.tasks.runs import OutboundRun, pack_payload
+from bus.model.message import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.routing_table import Entry
-    from bus.core.peer.peer import Peer
-    from bus.core.wire import Batch
-    from bus.payload import Payload
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.wire import Batch
+    from bus.model.payload import Payload
     from tests.simulate.process import SimProcess
 
 __all__ = ["NO_FAST_PATHS", "FastPathRate", "FastPaths"]

@@ -9,7 +9,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from bus.rights import Rights
+    from bus.model.rights import Rights
 
 __all__ = ["NO_GUESTS", "Guests"]
 

@@ -21,9 +21,9 @@ from unittest import mock
 
 import attrs
 
-from bus.config import BusConfig
-from bus.core.discovery import machine_table
-from bus.core.discovery.announcement_reader import Rejection
+from bus.features.machines import machine_table
+from bus.features.machines.discovery import Rejection
+from bus.model.config import BusConfig
 from tests.simulate.footprint import footprint
 from tests.simulate.world import World
 

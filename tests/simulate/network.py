@@ -12,8 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bus.core.wire import LinkKind
-    from bus.registration import Key
+    from bus.kernel.wire import LinkKind
+    from bus.model.registration import Key
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

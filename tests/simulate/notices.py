@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bus.core.local.actions import Action, Post
-from bus.core.peer.outbound_run import OutboundRun, pack_payload
-from bus.core.peer.relay import AUDIENCE
-from bus.core.wire import Batch, Run, encode
-from bus.message import Incoming, Kind
+from bus.kernel.peer.relay import AUDIENCE
+from bus.kernel.tasks.actions import Action, Post
+from bus.kernel.tasks.runs import OutboundRun, pack_payload
+from bus.kernel.wire import Batch, Run, encode
+from bus.model.message import Incoming, Kind
 from tests.simulate.dialogue import accounts_of, fast_path_to
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.local.routing_table import Entry
-    from bus.core.peer.peer import Peer
-    from bus.core.peer.relay import Relay
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.peer.relay import Relay
+    from bus.kernel.tasks.routing_table import Entry
     from tests.simulate.process import SimTask
 
 __all__ = ["Delivery", "Notices"]

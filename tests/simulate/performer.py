@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bus.core.local.actions import (
+from bus.features.machines.any_machine import AnyMachineNames, Bind
+from bus.features.subscriptions.presence import PresenceReport
+from bus.kernel.tasks.actions import (
     Action,
     Confirm,
     Dial,
@@ -19,19 +21,17 @@ from bus.core.local.actions import (
     Settled,
     Vacate,
 )
-from bus.core.local.inbound_run import InboundRun
-from bus.core.local.remote_tasks import PresenceReport
-from bus.core.remote.any_machine import AnyMachineNames, Bind
-from bus.core.wire import AddRelay, encode
-from bus.events import BusReason
-from bus.message import Incoming, Kind
+from bus.kernel.tasks.runs import InboundRun
+from bus.kernel.wire import AddRelay, encode
+from bus.model.events import BusReason
+from bus.model.message import Incoming, Kind
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.task import Asked
 from tests.simulate.words import words
 
 if TYPE_CHECKING:
-    from bus.core.local.routing_table import Entry
-    from bus.message import Presence
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.model.message import Presence
     from tests.simulate.process import SimProcess
     from tests.simulate.task import SimTask
 

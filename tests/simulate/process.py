@@ -11,22 +11,25 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from bus.api.features import REMOTE_FEATURES
-from bus.config import BusConfig
-from bus.core.local.local_subscriptions import LocalSubscriptions, subscriptions_of
-from bus.core.local.process_manager import ProcessManager
-from bus.core.local.trace import Tracer
-from bus.core.remote.any_machine import AnyMachineNames
-from bus.core.remote.machine_dialler import MachineDialler
-from bus.core.remote.new_addresses import NewAddresses
-from bus.core.remote.remote_manager import RemoteManager
-from bus.core.remote.remote_subscriptions import RemoteSubscriptions
-from bus.core.remote.topology import Topology
-from bus.core.wire import Bodies, Identity, Role, decode
 from bus.errors import BusFullError, NameTakenError
-from bus.message import Incoming, Kind
-from bus.registration import Visibility
-from bus.specification import Specification
+from bus.features import REMOTE_FEATURES
+from bus.features.machines.any_machine import AnyMachineNames
+from bus.features.machines.machine_dialler import MachineDialler
+from bus.features.moving.new_addresses import NewAddresses
+from bus.features.subscriptions.local_subscriptions import (
+    LocalSubscriptions,
+    subscriptions_of,
+)
+from bus.features.subscriptions.remote_subscriptions import RemoteSubscriptions
+from bus.kernel.remote_manager import RemoteManager
+from bus.kernel.tasks.process_manager import ProcessManager
+from bus.kernel.topology import Topology
+from bus.kernel.trace import Tracer
+from bus.kernel.wire import Bodies, Identity, Role, decode
+from bus.model.config import BusConfig
+from bus.model.message import Incoming, Kind
+from bus.model.registration import Visibility
+from bus.model.specification import Specification
 from tests.simulate.counters import Command
 from tests.simulate.fast_paths import FastPaths
 from tests.simulate.performer import Performer
@@ -35,9 +38,9 @@ from tests.simulate.task import Asked, SimTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.local.actions import Action
-    from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Trace
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.trace import Trace
     from tests.simulate.world import World
 
 __all__ = ["SimProcess", "SimTask"]

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from bus.events import BusOperation, BusReason
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.bus_traffic import BusTraffic, sort_of
 from bus.journal.format import RECORD_VERSION, Flag, Record
 from bus.journal.reader import JournalFacts
 from bus.journal.rules import SORTS
+from bus.model.events import BusOperation, BusReason
 from tests.simulate.checks import hold
 from tests.simulate.counters import BrokenPromiseError
 

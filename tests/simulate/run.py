@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from bus.core import constants
 from bus.errors import BusFullError
-from bus.registration import Visibility
+from bus.kernel import constants
+from bus.model.registration import Visibility
 from tests.kit.constants import set_constants
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.fast_paths import FastPathRate

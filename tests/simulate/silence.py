@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.config import BusConfig
+from bus.model.config import BusConfig
 from tests.simulate.mesh import Mesh
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.core.wire import Batch
+from bus.kernel.wire import Batch
 from tests.kit.constants import configured
 from tests.simulate.fast_paths import FastPathRate
 from tests.simulate.guests import NO_GUESTS, Guests
@@ -16,9 +16,9 @@ from tests.simulate.process import CONFIG
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
-    from bus.core.peer.relay import Relay
-    from bus.core.wire import Frame
     from bus.errors import BusError
+    from bus.kernel.peer.relay import Relay
+    from bus.kernel.wire import Frame
     from tests.simulate.counters import Command
     from tests.simulate.process import SimProcess, SimTask
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.errors import ExpiredError
-from bus.events import BusReason
-from bus.message import Kind
+from bus.model.events import BusReason
+from bus.model.message import Kind
 
 if TYPE_CHECKING:
-    from bus.address import Address
-    from bus.core.local.actions import Action
-    from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Trace, Tracer
-    from bus.message import Incoming
-    from bus.registration import RegistrationId
-    from bus.specification import Specification
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.trace import Trace, Tracer
+    from bus.model.address import Address
+    from bus.model.message import Incoming
+    from bus.model.registration import RegistrationId
+    from bus.model.specification import Specification
     from tests.simulate.process import SimProcess
 
 __all__ = ["Asked", "SimTask"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from bus.core import constants
-from bus.core.local.local_subscriptions import subscriptions_of
-from bus.core.peer.delayed_acks import _EXCHANGE
-from bus.core.peer.relay import Dismissal
-from bus.core.remote.any_machine import AnyMachineSearches
-from bus.core.remote.machine_dialler import MachineDialler
-from bus.core.remote.new_addresses import NewAddresses
-from bus.core.remote.relays import _is_provisional
-from bus.core.remote.remote_manager import RemoteManager
-from bus.core.remote.remote_subscriptions import RemoteSubscriptions
+from bus.features.machines.any_machine import AnyMachineSearches
+from bus.features.machines.machine_dialler import MachineDialler
+from bus.features.moving.new_addresses import NewAddresses
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.remote_subscriptions import RemoteSubscriptions
+from bus.kernel import constants
+from bus.kernel.peer.delayed_acks import _EXCHANGE
+from bus.kernel.peer.relay import Dismissal
+from bus.kernel.relays import _is_provisional
+from bus.kernel.remote_manager import RemoteManager
 from tests.simulate.process import CONFIG
 from tests.simulate.run import run
 from tests.simulate.stage import Stage
@@ -25,8 +25,8 @@ from tests.simulate.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.core.local.actions import Action
-    from bus.core.timers import Alarm
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.timers import Alarm
 
 
 TOGETHER_S = 0.005  # messages with deadlines this close expire together

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.address import Address
-from bus.core.wire import AddRelay
 from bus.errors import UnresolvedError
-from bus.rights import Rights
-from bus.specification import Specification
+from bus.kernel.wire import AddRelay
+from bus.model.address import Address
+from bus.model.rights import Rights
+from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.simulate import run as simulation
 from tests.simulate.any_machine import LOG, absences, rest, searches

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from bus.core.peer.session import Session
-from bus.core.remote.requests import Requests
-from bus.core.wire import AddRelay
+from bus.kernel.peer.session import Session
+from bus.kernel.searches.requests import Requests
+from bus.kernel.wire import AddRelay
 from specs.clauses import clause
 from tests.simulate.any_machine import LOG, rest, searches
 from tests.simulate.stage import Stage

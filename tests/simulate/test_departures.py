@@ -6,14 +6,9 @@ from functools import partial
 
 import pytest
 
-from bus.core.streams.incoming_streams import Refusal
-from bus.core.wire import Eliminate, LinkKind, Unrelay
-from bus.errors import (
-    AddresseeGoneError,
-    InDoubtError,
-    NameTakenError,
-    PeerLostError,
-)
+from bus.errors import AddresseeGoneError, InDoubtError, NameTakenError, PeerLostError
+from bus.kernel.streams.incoming_streams import Refusal
+from bus.kernel.wire import Eliminate, LinkKind, Unrelay
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage, errors_of

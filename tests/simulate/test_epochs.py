@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core import constants
-from bus.core.wire import OpenStream
+from bus.kernel import constants
+from bus.kernel.wire import OpenStream
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.local.actions import Post, Reply
-from bus.core.wire import FAILED, NO_DEADLINE, encode_single
-from bus.message import Incoming, Kind
-from bus.rights import Rights
+from bus.kernel.tasks.actions import Post, Reply
+from bus.kernel.wire import FAILED, NO_DEADLINE, encode_single
+from bus.model.message import Incoming, Kind
+from bus.model.rights import Rights
 from specs.clauses import clause
 from tests.simulate.dialogue import Arrival, Dialogue, accounts_of, decoded
 from tests.simulate.guests import Guests
 
 if TYPE_CHECKING:
-    from bus.core.peer.relay import Relay
+    from bus.kernel.peer.relay import Relay
 
 
 @clause("AMO-7")

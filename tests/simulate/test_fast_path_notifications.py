@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core import constants
-from bus.core.local.actions import Action, Post
-from bus.core.peer.relay import RelayState
-from bus.core.remote.fast_path import FastPath
-from bus.core.wire import (
+from bus.features.durable.horizons import Horizons, Store
+from bus.kernel import constants
+from bus.kernel.fast_path import FastPath
+from bus.kernel.peer.relay import RelayState
+from bus.kernel.tasks.actions import Action, Post
+from bus.kernel.wire import (
     FAILED,
     FOLLOWS_MIN,
     LEASED,
@@ -23,8 +24,7 @@ from bus.core.wire import (
     Gap,
     encode_single,
 )
-from bus.horizon.horizons import Horizons, Store
-from bus.message import Incoming, Kind
+from bus.model.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.dialogue import accounts_of, decoded, fast_path_to
 from tests.simulate.notices import Delivery, Notices

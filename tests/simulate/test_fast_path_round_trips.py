@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import bus
-from bus.core.local.actions import Action
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import Batch, decode, encode
 from bus.errors import WireError
+from bus.kernel.streams.incoming_stream import Acknowledgement
+from bus.kernel.tasks.actions import Action
+from bus.kernel.wire import Batch, decode, encode
 from specs.clauses import clause
 from tests.simulate.dialogue import RoundTrips
 from tests.strikes import everywhere

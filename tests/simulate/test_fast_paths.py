@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.peer.relay import RelayState
-from bus.core.wire import Gap
+from bus.kernel.peer.relay import RelayState
+from bus.kernel.wire import Gap
 from specs.clauses import clause
 from tests.simulate.dialogue import Dialogue, accounts_of
 

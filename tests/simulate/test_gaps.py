@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core import constants
-from bus.core.wire import Gap
-from bus.payload import size_of
+from bus.kernel import constants
+from bus.kernel.wire import Gap
+from bus.model.payload import size_of
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
@@ -16,7 +16,7 @@ from tests.simulate.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.peer.relay import Relay
+    from bus.kernel.peer.relay import Relay
     from tests.simulate.task import SimTask
 
 QUEUE = CONFIG.task_fifo_messages

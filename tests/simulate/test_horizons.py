@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.local.actions import Action, Post, Send
-from bus.core.wire import Ack
-from bus.horizon.horizons import Horizons, Store
+from bus.features.durable.horizons import Horizons, Store
+from bus.kernel.tasks.actions import Action, Post, Send
+from bus.kernel.wire import Ack
 from specs.clauses import clause
 from tests.simulate.dialogue import Arrival, decoded
 
 if TYPE_CHECKING:
-    from bus.horizon.horizons import Horizon
+    from bus.features.durable.horizons import Horizon
 
 
 class DurableArrival(Arrival):

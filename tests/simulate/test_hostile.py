@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from bus.core import wire
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
-from bus.message import Kind
-from bus.registration import RegistrationId
+from bus.kernel import wire
+from bus.kernel.wire.frames import Subscribe, Unsubscribe
+from bus.model.message import Kind
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.golden import FRAMES
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
-    from bus.core.wire import Frame
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.wire import Frame
     from tests.simulate.process import SimProcess
 
 ROUNDS = 30

@@ -8,11 +8,11 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
-from bus.core.local.actions import Reply
-from bus.core.peer.outbound_run import OutboundRun
-from bus.core.peer.peer import characteristics
-from bus.core.remote import own_searches
-from bus.core.wire import (
+from bus.kernel.peer.peer import characteristics
+from bus.kernel.searches import own_searches
+from bus.kernel.tasks.actions import Reply
+from bus.kernel.tasks.runs import OutboundRun
+from bus.kernel.wire import (
     AddRelay,
     Characteristics,
     ControlFrame,
@@ -22,17 +22,17 @@ from bus.core.wire import (
     Refused,
     Unrelay,
 )
-from bus.core.wire.task_frames import Subscribe
-from bus.message import Kind
-from bus.registration import RegistrationId
+from bus.kernel.wire.frames import Subscribe
+from bus.model.message import Kind
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.simulate.process import SimProcess
 from tests.simulate.test_rights import GUEST, RIGHTS
 from tests.simulate.test_rights import stage_of as stage_for
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
-    from bus.core.local.routing_table import Entry
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.tasks.routing_table import Entry
     from tests.simulate.stage import Stage
 
 

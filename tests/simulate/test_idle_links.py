@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.core import constants
+from bus.kernel import constants
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

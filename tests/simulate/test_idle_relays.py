@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core import constants
+from bus.kernel import constants
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
+    from bus.kernel.tasks.actions import Action
 
 
 @clause("BUS-DEREG-10", "BUS-DEREG-13")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.core.wire import FrameType, Ping, Pong
+from bus.kernel.wire import FrameType, Ping, Pong
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core import constants
-from bus.core.remote.relays import Relays
-from bus.core.wire import Eliminate
-from bus.core.wire.task_frames import Subscribe
+from bus.kernel import constants
+from bus.kernel.relays import Relays
+from bus.kernel.wire import Eliminate
+from bus.kernel.wire.frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

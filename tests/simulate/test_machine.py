@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from bus.core import wire
-from bus.core.remote.link import NEXT, Link, LinkState
-from bus.core.wire import (
+from bus.errors import WireError
+from bus.kernel import wire
+from bus.kernel.links.link import NEXT, Link, LinkState
+from bus.kernel.wire import (
     Eliminate,
     Export,
     FrameType,
@@ -17,8 +18,7 @@ from bus.core.wire import (
     Refused,
     Welcome,
 )
-from bus.errors import WireError
-from bus.message import Kind
+from bus.model.message import Kind
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 

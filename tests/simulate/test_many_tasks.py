@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.peer.relay import Relay
+from bus.kernel.peer.relay import Relay
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 from tests.simulate.test_gaps import notify, received
@@ -12,7 +12,7 @@ from tests.simulate.test_gaps import notify, received
 if TYPE_CHECKING:
     import pytest
 
-    from bus.message import Incoming
+    from bus.model.message import Incoming
 
 TASKS = 50
 

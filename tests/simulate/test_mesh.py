@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.discovery.announcement_reader import Rejection
+from bus.features.machines.discovery import Rejection
 from specs.clauses import clause
 from tests.simulate.mesh import main, measure, table_of
 

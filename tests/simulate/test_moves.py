@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import Eliminate, Error, Reason
 from bus.errors import MovedError, UnresolvedError
-from bus.registration import RegistrationId
+from bus.kernel.wire import Eliminate, Error, Reason
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.simulate.stage import SOON_S, Stage, errors_of
 
 if TYPE_CHECKING:
-    from bus.core.local.actions import Action
+    from bus.kernel.tasks.actions import Action
 
 HERE, NEW = "ism://m1/f", "ism://m2/f"
 RESOLVE_S = 5.0  # of all simulated processes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import Ack, decode
+from bus.kernel.wire import Ack, decode
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core import constants
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
+from bus.kernel import constants
+from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

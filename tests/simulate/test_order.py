@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.message import Incoming, Kind
+from bus.model.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.counters import Command
 from tests.simulate.process import CONFIG, SimTask

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import Export, Ping
+from bus.kernel.wire import Export, Ping
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.local.routing_table import Entry
+    from bus.kernel.tasks.routing_table import Entry
 
 
 def awaited(stage: Stage, process: str) -> list[Entry]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tests.simulate.run
-from bus.core.local.trace import Trace
-from bus.core.remote.link_table import LinkTable
-from bus.events import BusOperation, BusReason
-from bus.message import Incoming, Kind
+from bus.kernel.links.link_table import LinkTable
+from bus.kernel.trace import Trace
+from bus.model.events import BusOperation, BusReason
+from bus.model.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.__main__ import main
 from tests.simulate.counters import BrokenPromiseError

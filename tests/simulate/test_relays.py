@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.peer.relay import RelayState
-from bus.core.wire import Ack, AddRelay, Batch, Characteristics
 from bus.errors import BusFullError, UnresolvedError
+from bus.kernel.peer.relay import RelayState
+from bus.kernel.wire import Ack, AddRelay, Batch, Characteristics
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage, errors_of
 
 if TYPE_CHECKING:
-    from bus.core.peer.relay import Relay
-    from bus.message import Incoming
+    from bus.kernel.peer.relay import Relay
+    from bus.model.message import Incoming
 
 
 def pair(stage: Stage) -> tuple[object, object]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bus.core.remote.requests import Requests
 from bus.errors import BusFullError
+from bus.kernel.searches.requests import Requests
 from specs.clauses import clause
 from tests.simulate.stage import Stage, errors_of
 

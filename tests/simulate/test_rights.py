@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.local.actions import Evict
-from bus.core.wire import AddRelay, Error, LinkKind, Reason, Refused
 from bus.errors import AccessDeniedError, RemoteError
-from bus.rights import Rights
-from bus.specification import Specification
+from bus.kernel.tasks.actions import Evict
+from bus.kernel.wire import AddRelay, Error, LinkKind, Reason, Refused
+from bus.model.rights import Rights
+from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.simulate.guests import Guests
 from tests.simulate.stage import Stage, errors_of
@@ -18,7 +18,7 @@ from tests.simulate.stage import Stage, errors_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.actions import Action
+    from bus.kernel.tasks.actions import Action
     from tests.simulate.task import SimTask
 
 GUEST = "s3"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.config import BusConfig
-from bus.snapshot import MachineState
+from bus.model.config import BusConfig
+from bus.model.snapshot import MachineState
 from specs.clauses import clause
 from tests.simulate.mesh import Mesh
 

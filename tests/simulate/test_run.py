@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.streams.incoming_streams import IncomingStreams
-from bus.core.wire import Run
+from bus.kernel.streams.incoming_streams import IncomingStreams
+from bus.kernel.wire import Run
 from specs.clauses import clause
 from tests.simulate.__main__ import main
 from tests.simulate.counters import BrokenPromiseError, Command, Counters
@@ -19,7 +19,7 @@ from tests.simulate.task import SimTask
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
-    from bus.message import Incoming
+    from bus.model.message import Incoming
 
 
 def test_a_run_is_drawn_from_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:

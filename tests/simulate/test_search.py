@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.wire import AddRelay, Batch, Cancel, Search
 from bus.errors import UnreachableError, UnresolvedError
+from bus.kernel.wire import AddRelay, Batch, Cancel, Search
 from specs.clauses import clause
 from tests.simulate.stage import SOON_S, Stage, errors_of
 

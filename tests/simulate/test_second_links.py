@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from bus.config import BusConfig
-from bus.core.wire import VERSIONS, Hello, LinkKind, Reason, Refused
-from bus.rights import Credentials, Rights
+from bus.kernel.wire import VERSIONS, Hello, LinkKind, Reason, Refused
+from bus.model.config import BusConfig
+from bus.model.rights import Credentials, Rights
 from specs.clauses import clause
 from tests.simulate.mesh import Mesh
 
 if TYPE_CHECKING:
-    from bus.core.wire import Identity
+    from bus.kernel.wire import Identity
     from tests.simulate.process import SimProcess
 
 _LINK = 10_000  # a number that no other link of the world has

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from bus import BusConfig
-from bus.core import constants
+from bus.kernel import constants
 from specs.clauses import clause
 from tests.simulate.silence import DETECTED_S, FAST, PAUSE_S, main, simulate
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.peer.peer import Peer
-from bus.core.peer.relay import Relay
-from bus.core.remote.relays import Relays
-from bus.core.remote.requests import Requests
-from bus.core.remote.resolver import Resolver
+from bus.kernel.peer.peer import Peer
+from bus.kernel.peer.relay import Relay
+from bus.kernel.relays import Relays
+from bus.kernel.searches.requests import Requests
+from bus.kernel.searches.resolver import Resolver
 from tests.simulate.checks import Checks
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.process import CONFIG

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.wire import (
+from bus.kernel.wire import (
     Cancel,
     ControlFrame,
     Dismissed,
@@ -18,7 +18,7 @@ from bus.core.wire import (
     Pong,
     Reason,
 )
-from bus.core.wire.task_frames import Unsubscribe
+from bus.kernel.wire.frames import Unsubscribe
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 from tests.simulate.test_gaps import notify, received

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from bus.core.remote.requests import Request
-from bus.core.wire.task_frames import Subscribe
-from bus.message import Incoming, Kind
+from bus.kernel.searches.requests import Request
+from bus.kernel.wire.frames import Subscribe
+from bus.model.message import Incoming, Kind
 from specs.clauses import clause
 from tests.kit.work import bytecodes
 from tests.simulate.stage import Stage

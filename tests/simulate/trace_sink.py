@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.wire import AddRelay, Eliminate, RequestId, Search, Unrelay
-from bus.core.wire.task_frames import Subscribe
-from bus.registration import Visibility
+from bus.kernel.wire import AddRelay, Eliminate, RequestId, Search, Unrelay
+from bus.kernel.wire.frames import Subscribe
+from bus.model.registration import Visibility
 from tests.core.search_invariants import (
     AT_REST,
     SAFETY,
@@ -33,12 +33,12 @@ from tests.simulate.under_way import Expired, Numbers, Registration, UnderWay
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from bus.core.local.actions import Action
-    from bus.core.local.routing_table import Entry
-    from bus.core.peer.peer import Peer
-    from bus.core.peer.relay import Relay as BusRelay
-    from bus.core.wire import Characteristics, Frame
-    from bus.registration import RegistrationId
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.peer.relay import Relay as BusRelay
+    from bus.kernel.tasks.actions import Action
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.wire import Characteristics, Frame
+    from bus.model.registration import RegistrationId
     from tests.core.search_invariants import Invariant
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World

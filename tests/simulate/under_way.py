@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from bus.core.wire import AddRelay, Cancel, Eliminate, RequestId, Unrelay
+from bus.kernel.wire import AddRelay, Cancel, Eliminate, RequestId, Unrelay
 from tests.core.search_invariants import News
 
 if TYPE_CHECKING:
-    from bus.core.peer.peer import Peer
-    from bus.core.wire import ControlFrame
-    from bus.registration import Key
+    from bus.kernel.peer.peer import Peer
+    from bus.kernel.wire import ControlFrame
+    from bus.model.registration import Key
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from bus.core.wire import (
-    RAW,
-    Batch,
-    Characteristics,
-    Frame,
-    Identity,
-    RequestId,
-    Run,
-)
-from bus.payload import decode
-from bus.registration import RegistrationId
+from bus.kernel.wire import RAW, Batch, Characteristics, Frame, Identity, RequestId, Run
+from bus.model.payload import decode
+from bus.model.registration import RegistrationId
 
 __all__ = ["words"]
 

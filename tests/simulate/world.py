@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.rights import Credentials, Rights
+from bus.model.rights import Credentials, Rights
 from tests.simulate.announcements import Announcements
 from tests.simulate.checks import Checks
 from tests.simulate.counters import Counters
@@ -24,10 +24,10 @@ from tests.simulate.trace_sink import TraceSink
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.config import BusConfig
-    from bus.core.wire import Frame
-    from bus.message import Incoming
-    from bus.registration import Key
+    from bus.kernel.wire import Frame
+    from bus.model.config import BusConfig
+    from bus.model.message import Incoming
+    from bus.model.registration import Key
 
 __all__ = ["World"]
 

@@ -136,13 +136,13 @@ MIRRORED = {
     "queuebroker.waiting": "parking",
     "queuebroker.channel": "status|end|connection|queue_connection|circular_buffer",
     "queuebroker.meeting": "rendezvous|meet|broker|pairing",
-    "bus.core.streams": "outgoing_stream|incoming_streams|incoming_stream",
-    "bus.core.local": "process_manager",
-    "bus.core.peer": "peer|session",
-    "bus.core.remote": "resolver|own_searches|requests|name_registry|user_routing_table"
+    "bus.kernel.streams": "outgoing_stream|incoming_streams|incoming_stream",
+    "bus.kernel.tasks": "process_manager",
+    "bus.kernel.peer": "peer|session",
+    "bus.kernel": "resolver|own_searches|requests|name_registry|user_routing_table"
     "|undelivered_messages|relays|task_announcer|remote_manager|machine_dialler"
     "|link_table|link|inbound_messages",
-    "bus.horizon": "log|horizons",
+    "bus.features.durable": "log|horizons",
 }
 
 

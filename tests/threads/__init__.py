@@ -1,1 +1,1 @@
-"""Tests of `bus.threads`."""
+"""Tests of `bus.process`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.threads.thread_manager import ThreadManager
+from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker.waiting.parking import taken_lock
 

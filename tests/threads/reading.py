@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.streams.receipts import Receipt
-from bus.threads.account import Admission
+from bus.kernel.streams.receipts import Receipt
+from bus.process.account import Admission
 from queuebroker import _sync
 from tests.kit.messages import inbound_run
 from tests.kit.station import Clerk, Station, run_due
@@ -13,9 +13,9 @@ from tests.kit.station import Clerk, Station, run_due
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.inbound_run import InboundRun
-    from bus.core.local.routing_table import Entry
-    from bus.message import Incoming
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.tasks.runs import InboundRun
+    from bus.model.message import Incoming
 
 __all__ = [
     "FIRST",

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.threads.account import Account, Admission
-from bus.threads.dropping_account import new_account
+from bus.process.account import Account, Admission, new_account
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.station import Station, run_due
 from tests.support import Threads
 
 if TYPE_CHECKING:
-    from bus.core.local.inbound_run import InboundRun
-    from bus.message import Incoming
+    from bus.kernel.tasks.runs import InboundRun
+    from bus.model.message import Incoming
 
 LONG = 2**20 + 1  # more bytes than the bound of a clerk
 

@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bus
-from bus.core.local.inbound_run import InboundRun
-from bus.message import Incoming, Kind
-from bus.threads.account import Admission
-from bus.threads.dropping_account import DroppingAccount, new_account
-from bus.threads.inbox import Inbox
+from bus.kernel.tasks.runs import InboundRun
+from bus.model.message import Incoming, Kind
+from bus.process.account import Admission, DroppingAccount, new_account
+from bus.process.inbox import Inbox
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.core.local.actions import Fail, Post, Reply
 from bus.errors import BusFullError, UnresolvedError
-from bus.horizon.horizons import Horizon, Store
-from bus.threads.account import Account
-from bus.threads.host_thread import move
+from bus.features.durable.horizons import Horizon, Store
+from bus.kernel.tasks.actions import Fail, Post, Reply
+from bus.process.account import Account
+from bus.process.thread_manager import move
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
@@ -25,7 +25,7 @@ from tests.threads.driven import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.local.actions import Action
+    from bus.kernel.tasks.actions import Action
     from queuebroker.testing import Run
 
 NUMBERS = [1, 2, 3]

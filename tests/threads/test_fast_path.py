@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.local.actions import Post, Reply
-from bus.message import Incoming, Kind
-from bus.threads.delivery import Answer
-from bus.threads.dropping_account import new_account
-from bus.threads.fast_delivery import FastDelivery
-from bus.threads.host_thread import call_in_host_thread
-from bus.threads.thread_manager import ThreadManager
+from bus.kernel.tasks.actions import Post, Reply
+from bus.model.message import Incoming, Kind
+from bus.process.account import new_account
+from bus.process.exchange import FastDelivery
+from bus.process.mailbox import Answer
+from bus.process.thread_manager import ThreadManager, call_in_host_thread
 from queuebroker.waiting.shared_parker import SharedParker
 from specs.clauses import clause
 from tests.kit.station import Station
@@ -21,8 +20,8 @@ from tests.kit.station import Station
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.actions import Action
-    from bus.threads.account import Account, Overflow
+    from bus.kernel.tasks.actions import Action
+    from bus.process.account import Account, Overflow
 
 
 def _reply(entry: Any, number: int = 1) -> Reply:

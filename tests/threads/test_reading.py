@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.local.inbound_run import InboundRun
-from bus.threads.thread_manager import ThreadManager
+from bus.kernel.tasks.runs import InboundRun
+from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.station import run_due

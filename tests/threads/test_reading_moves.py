@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.threads.host_thread import call_in_host_thread, move
-from bus.threads.thread_manager import ThreadManager
+from bus.process.thread_manager import ThreadManager, call_in_host_thread, move
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.station import run_due
 from tests.threads.reading import named, post, reader, runs_until
 
 if TYPE_CHECKING:
-    from bus.message import Incoming
+    from bus.model.message import Incoming
     from tests.kit.station import Station
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.threads import mailbox
-from bus.threads.account import Admission
-from bus.threads.host_thread import move
-from bus.threads.thread_manager import Request, ThreadManager
+from bus.process import mailbox
+from bus.process.account import Admission
+from bus.process.thread_manager import Request, ThreadManager, move
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusError, NameTakenError
-from bus.threads.verdict import Verdict
+from bus.process.verdict import Verdict
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause

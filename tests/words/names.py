@@ -75,28 +75,28 @@ GONE: Final[dict[str, str]] = {
     "slip_in": "try deliver now",
 }
 # Words that are the right ones elsewhere, and the folders in which they went.
-_CORE: Final = ("bus/core", "bus/links", "bus/threads", "bus/api")
+_CORE: Final = ("bus/kernel", "bus/process", "bus/process", "bus/api")
 _SOCKETS: Final = ("queuebroker/sockets",)
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
-    "listening": ("bus/core",),
-    "greeting": ("bus/core",),
+    "listening": ("bus/kernel",),
+    "greeting": ("bus/kernel",),
     "tap": _CORE,
     "stand_in": _CORE,
     "lines": ("bus/links/link_",),
-    "arrivals": ("bus/links",),
-    "complaints": ("bus/links",),
-    "joining": ("bus/links",),
+    "arrivals": ("bus/process",),
+    "complaints": ("bus/process",),
+    "joining": ("bus/process",),
     "scripts": ("bus/api",),
-    "place": ("bus/threads", "bus/core/local/routing_table.py"),
+    "place": ("bus/process", "bus/kernel/tasks/routing_table.py"),
     "box": _CORE,
     "bell": ("queuebroker",),
-    "lead": ("queuebroker/sockets", "bus/links"),
+    "lead": ("queuebroker/sockets", "bus/process"),
     "turn": ("queuebroker/sockets/link",),
     "departure": _SOCKETS,
     "arrival": _SOCKETS,
     "witness": _CORE,
-    "struck": ("queuebroker", "bus/core", "bus/links", "bus/threads", "bus/api"),
-    "torn": (*_SOCKETS, "bus/core", "bus/links"),
+    "struck": ("queuebroker", "bus/kernel", "bus/process", "bus/process", "bus/api"),
+    "torn": (*_SOCKETS, "bus/kernel", "bus/process"),
     "deaf": _SOCKETS,
 }
 _WORDS: Final = re.compile(

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.core import wire
-from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
-from bus.core.wire.task_frames import Subscribe, Unsubscribe
-from bus.message import Kind
-from bus.payload import encode
-from bus.registration import RegistrationId, Visibility
+from bus.features.memory.frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.kernel import wire
+from bus.kernel.wire.frames import Subscribe, Unsubscribe
+from bus.model.message import Kind
+from bus.model.payload import encode
+from bus.model.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.core.wire import encode
+from bus.kernel.wire import encode
 from tests.core.golden import FRAMES
 
 for name, frame in FRAMES.items():

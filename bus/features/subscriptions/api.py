@@ -1,0 +1,368 @@
+"""`Subscription` and `Watch`: the interests of a task in other tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.api.arguments import (
+    answer_timeout,
+    check_callback,
+    deadline_after,
+    new_account_limits,
+)
+from bus.api.outcome import AwaitedOutcome
+from bus.api.reentry import guarded
+from bus.api.run_callback import run_callback
+from bus.errors import CommandTimeoutError, UnknownTaskError
+from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.presence import PresenceReport
+from bus.kernel.tasks.actions import Action
+from bus.kernel.tasks.routing_table import Entry
+from bus.model.message import Incoming, Presence
+from bus.model.specification import Specification
+from bus.process.account import Account, Admission, new_account
+from bus.process.exchange import Exchange
+from bus.process.mailbox import Client
+from queuebroker.arguments import positive
+from queuebroker.closable import Uncopyable
+
+if TYPE_CHECKING:
+    from bus.api.arguments import Unset
+    from bus.api.sender import Sender
+    from bus.api.task_owner import TaskOwner
+    from bus.model.address import Address
+    from bus.model.registration import Overflow
+    from bus.process.thread_manager import ThreadManager
+
+__all__ = ["Subscriber", "Subscription", "Watch"]
+
+
+class Subscription(Uncopyable):
+    """A subscription to the notifications of other tasks (BUS-MSG-5, AMO-26).
+
+    specification: the name or pattern of the notifiers, present and future.
+    reference: the ``ref`` that the subscriber passed along with its callback.
+    active: False once the subscription is cancelled: by `cancel`, by the policy
+      ``disconnect``, or because its task deregistered.
+    """
+
+    __slots__ = (
+        "_account",
+        "_callback",
+        "_entry",
+        "_exchange",
+        "_then",
+        "active",
+        "reference",
+        "specification",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        entry: Entry,
+        specification: Specification,
+        callback: Callable[[Incoming], object],
+        reference: Any,
+        account: Account,
+    ) -> None:
+        self._exchange: Final = exchange
+        self._callback: Final = callback
+        self._account: Final = account
+        self._entry: Final = entry
+        self.specification: Final = specification
+        self.reference: Final = reference
+        self.active: bool = True
+        # Called on cancellation.
+        self._then: Callable[[], object] | None = None
+
+    def __repr__(self) -> str:
+        state = "" if self.active else " cancelled"
+        return f"<Subscription of {self._entry.name!r} to {self.specification}{state}>"
+
+    @property
+    def dropped(self) -> int:
+        """The number of notifications dropped for lack of room.
+
+        Drops in this process count at once. Drops in the notifier's process, or in
+        transit, count once the ``gap`` of a later notification reports them.
+        """
+        account = self._account
+        return account.dropped + account.refused + account.missed
+
+    @guarded("cancel a subscription")
+    def cancel(self) -> None:
+        """Unsubscribe and discard the unread notifications; idempotent."""
+        self.active = False
+        host = self._entry.host
+        if host is not None and host.scheduler.running and not host.inbox.items:
+            host.ask(_nothing)  # work, for which the thread stops reading a run
+        _interests_of(self._entry).pop(self, None)
+        manager = self._exchange.manager
+        self._exchange.decide_remote(
+            lambda: subscriptions_of(manager).unsubscribe(self)
+        )
+        if self._then is not None:
+            self._then()
+
+    def _start(self, settled: Callable[[], object] | None = None) -> None:
+        """Subscribe; see `_begin`.
+
+        settled: called once all processes have the subscription.
+        """
+        manager = self._exchange.manager
+        _begin(self, lambda: subscriptions_of(manager).subscribe(self, settled))
+
+
+class Watch(Uncopyable):
+    """A watch, which reports when other tasks register and deregister.
+
+    specification: the name or pattern of the watched tasks.
+    reference: the ``ref`` that the watcher passed along with its callback.
+    active: False once the watch is cancelled, or its task has deregistered.
+    """
+
+    __slots__ = (
+        "_callback",
+        "_entry",
+        "_exchange",
+        "active",
+        "reference",
+        "specification",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        entry: Entry,
+        specification: Specification,
+        callback: Callable[[Presence], object],
+        reference: Any,
+    ) -> None:
+        self._exchange: Final = exchange
+        self._callback: Final = callback
+        self._entry: Final = entry
+        self.specification: Final = specification
+        self.reference: Final = reference
+        self.active: bool = True
+
+    def __repr__(self) -> str:
+        state = "" if self.active else " cancelled"
+        return f"<Watch of {self._entry.name!r} on {self.specification}{state}>"
+
+    @guarded("cancel a watch")
+    def cancel(self) -> None:
+        """End the watch; idempotent."""
+        self.active = False
+        _interests_of(self._entry).pop(self, None)
+        manager = self._exchange.manager
+        self._exchange.decide_remote(lambda: subscriptions_of(manager).unwatch(self))
+
+    def _start(self) -> None:
+        """Begin the watch; see `_begin`."""
+        self._exchange.performers[PresenceReport] = _post
+        manager = self._exchange.manager
+        _begin(self, lambda: subscriptions_of(manager).watch(self))
+
+    def _on_presence(self, seen: Presence, receiver: Client) -> None:
+        """Call the callback, in the thread that hosts the task."""
+        if self.active:
+            news = Presence(seen.address, seen.here, self.reference)
+            run_callback(self._callback, news, receiver)
+
+
+class Subscriber:
+    """The part of a task that starts subscriptions and watches, in any thread.
+
+    Each call makes its own, since most tasks subscribe to nothing. The receiver of the
+    task lists those that are active (`Receiver.interests`).
+    """
+
+    __slots__ = ("_bus", "_entry", "_sender")
+
+    def __init__(self, bus: TaskOwner, entry: Entry, sender: Sender) -> None:
+        self._bus: Final = bus
+        self._entry: Final = entry
+        self._sender: Final = sender
+
+    def subscribe(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Incoming], object],
+        bus: str | None,
+        ref: object,
+        overflow: Overflow,
+        capacity: int | None,
+        timeout: float | Unset | None,
+        *,
+        wait: bool,
+    ) -> Subscription:
+        """Subscribe to the notifications of other tasks; see `Task.subscribe`."""
+        check_callback("callback", callback)
+        timeout = answer_timeout(self._bus._config, timeout)
+        deadline = deadline_after(timeout)
+        if wait and self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: subscribe without wait=True there"
+            raise RuntimeError(msg)
+        limits = new_account_limits(self._bus._config, overflow, capacity)
+        self._sender.require_host()
+        specification, there = self._bus._specification(to, bus)
+        account = new_account(**limits)
+        subscription = Subscription(
+            there._exchange, self._entry, specification, callback, ref, account
+        )
+        if not wait:
+            subscription._start()
+            self._cancel_if_closed(subscription, there)
+            return subscription
+        # One request both subscribes and asks for the confirmation: otherwise each
+        # process would answer twice with all its matching tasks.
+        confirmation = _AwaitedConfirmation(subscription, self._sender.require_host())
+        try:
+            subscription._start(lambda: confirmation.on_outcome(True))
+            self._cancel_if_closed(subscription, there)
+            confirmation.wait(self._bus, there, timeout, deadline)
+        except BaseException:
+            subscription.cancel()
+            raise
+        return subscription
+
+    def watch(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Presence], object],
+        bus: str | None,
+        ref: object,
+    ) -> Watch:
+        """Watch which of the named tasks are registered; see `Task.watch`."""
+        check_callback("callback", callback)
+        self._sender.require_host()
+        specification, there = self._bus._specification(to, bus)
+        watch = Watch(there._exchange, self._entry, specification, callback, ref)
+        watch._start()
+        self._cancel_if_closed(watch, there)
+        return watch
+
+    def wait_for_subscribers(self, count: int, timeout: float | None) -> bool:
+        """Wait for subscribers to the task; see `Task.wait_for_subscribers`."""
+        positive("count", count)
+        deadline = deadline_after(timeout)
+        if self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: wait for subscribers elsewhere"
+            raise RuntimeError(msg)
+        # The outcome: True once there are enough, False if the task deregisters first.
+        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
+        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
+        manager = exchange.manager
+        try:
+            exchange.decide(
+                lambda: subscriptions_of(manager).await_subscribers(entry, count, then)
+            )
+            wait.wait_until_over(deadline)
+        finally:
+            exchange.decide_remote(
+                lambda: subscriptions_of(manager).forget_subscribers(then)
+            )
+        if wait.outcome:
+            return True
+        self._bus._lifetime.check()  # a closed bus is the more precise error
+        if wait.is_over():
+            raise UnknownTaskError(entry.name)
+        return False
+
+    def _cancel_if_closed(
+        self, interest: Subscription | Watch, there: TaskOwner
+    ) -> None:
+        """Cancel an interest on another bus that is closed just now (BUS-DEREG-12)."""
+        # After the start: if that bus is closed later, it finds the interest.
+        if there is not self._bus and there._lifetime.closed:
+            interest.cancel()
+
+
+class _AwaitedConfirmation(AwaitedOutcome[bool]):
+    """The confirmation of a subscription by all processes (BUS-MSG-18).
+
+    Args:
+        subscription: the subscription, which has not started.
+        host: the thread manager of its task.
+    """
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: Subscription, host: ThreadManager) -> None:
+        super().__init__(subscription._entry, host)
+        self._subscription: Final = subscription
+        subscription._then = self.wake  # on cancel, or if the task deregisters
+
+    def is_over(self) -> bool:
+        """Return True if it is confirmed, cancelled, or the task has deregistered."""
+        return super().is_over() or not self._subscription.active
+
+    def wait(
+        self,
+        bus: TaskOwner,
+        there: TaskOwner,
+        timeout: float | None,
+        deadline: float | None,
+    ) -> None:
+        """Wait for the confirmation; return if the subscription is cancelled.
+
+        bus: the bus of the subscribing task. there: that of the notifiers.
+
+        Raises:
+            CommandTimeoutError: a process has not confirmed in time.
+            UnknownTaskError: the task deregisters, or a bus is closed meanwhile.
+        """
+        subscription = self._subscription
+        self.wait_until_over(deadline)
+        subscription._then = None
+        if not self.is_over():
+            assert timeout is not None
+            raise CommandTimeoutError(
+                str(subscription.specification),
+                timeout,
+                missing="confirmation of the subscription to",
+            )
+        if self.outcome is None:
+            bus._lifetime.check()  # a closed bus is the more precise error
+            if self._entry.host is None:
+                raise UnknownTaskError(self._entry.name)
+        if not subscription.active:
+            there._lifetime.check()
+
+
+def _begin(
+    interest: Subscription | Watch, decision: Callable[[], list[Action]]
+) -> None:
+    """Begin an interest; cancel it at once if its task deregisters meanwhile."""
+    exchange = interest._exchange
+    try:
+        _interests_of(interest._entry)[interest] = None
+        exchange.decide(decision)
+    except BaseException:
+        # An interrupt: the caller gets no interest that it could cancel. Another thread
+        # may wait for an action of the decision.
+        interest.cancel()
+        exchange.act()
+        raise
+    if interest._entry.host is None:
+        interest.cancel()
+
+
+def _post(report: PresenceReport, *_: object) -> None:
+    """Put a report into the mailbox of its task, at the present host."""
+    while (host := report._to.host) is not None:
+        admission: Admission = host.post(report)
+        if admission is not Admission.GONE:
+            return
+
+
+def _interests_of(entry: Entry) -> dict[Subscription | Watch, None]:
+    # The client is the receiver of the task.
+    interests: dict[Subscription | Watch, None] = entry.mailbox.client.interests
+    return interests
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,310 @@
+"""`Trace`: one message as a journal records it, and each of its steps.
+
+A message carries its trace through all threads, FIFOs and relays. If nothing is
+recorded, it has none. So each place that handles the message reports its step, and no
+such place depends on a journal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from bus.errors import (
+    AccessDeniedError,
+    AddresseeGoneError,
+    BusFullError,
+    ExpiredError,
+    InDoubtError,
+    MessageTooLargeError,
+    MovedError,
+    PeerLostError,
+    UnreachableError,
+    UnresolvedError,
+)
+from bus.model.events import BusOperation, BusReason
+from bus.model.message import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.errors import BusError
+    from bus.model.registration import Overflow
+
+__all__ = ["Journal", "Trace", "TraceSink", "Tracer", "dropped_by"]
+
+_REASONS: Final[dict[type[BusError], BusReason]] = {
+    AccessDeniedError: BusReason.DENIED,
+    AddresseeGoneError: BusReason.ADDRESSEE_GONE,
+    BusFullError: BusReason.FULL,
+    ExpiredError: BusReason.EXPIRED,
+    InDoubtError: BusReason.PROCESS_LOST,
+    MessageTooLargeError: BusReason.TOO_LONG,
+    MovedError: BusReason.ADDRESSEE_GONE,
+    UnreachableError: BusReason.UNREACHABLE,
+    UnresolvedError: BusReason.UNRESOLVED,
+}
+_DROPPED: Final[dict[Overflow, BusReason]] = {
+    "drop-oldest": BusReason.OLDEST,
+    "drop-newest": BusReason.NEWEST,
+}
+_ANSWERS: Final = {
+    Kind.COMMAND: Kind.COMMAND_RESPONSE,
+    Kind.NOTIFICATION: Kind.NOTIFICATION_RESPONSE,
+}
+
+
+def dropped_by(overflow: Overflow) -> BusReason:
+    """Return the reason recorded for a message that an overflow policy drops."""
+    return _DROPPED.get(overflow, BusReason.FULL)
+
+
+class TraceSink(Protocol):
+    """The trace sink: it records the events on the bus in this process.
+
+    It is a `BusRecorder`, which documents when each method is called. No method raises
+    or blocks.
+    """
+
+    def __call__(
+        self,
+        operation: BusOperation,
+        origin: int,
+        mid: int,
+        destination: int,
+        hop: int = 0,
+        size: int = 0,
+        reason: BusReason | int = 0,
+        kind: Kind = Kind.COMMAND,
+    ) -> None:
+        """Record one step of one message."""
+
+    def on_registered(self, registration: int, name: str) -> None:
+        """Record that a task has its name; an empty name means the process itself."""
+
+    def on_deregistered(self, registration: int) -> None:
+        """Record that a task has deregistered."""
+
+    def on_moved(self, registration: int) -> None:
+        """Record that a task has moved to another thread."""
+
+    def link_up(self, pid: int, machine: str, process: str) -> None:
+        """Record that another process is reachable."""
+
+    def link_down(
+        self, pid: int, machine: str, process: str, reason: BusReason
+    ) -> None:
+        """Record that another process is no longer reachable."""
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """A journal as `bus.open_bus` takes it: a `bus.journal.writer.Journal`."""
+
+    @property
+    def closed(self) -> bool:
+        """True if nothing is recorded any more."""
+
+    def _trace_sink(self) -> TraceSink:
+        """Return a new trace sink for one process on one bus."""
+
+
+class Trace:
+    """The trace of one message for one destination.
+
+    Args:
+        trace_sink: the trace sink.
+        kind: of the message.
+        origin: the registration that sends it.
+        size: of its payload, in bytes.
+        numbers: source of the message's number, which is drawn when the message is
+          first accepted. The lock of the accepting place is held meanwhile. So the
+          numbers rise at each destination, regardless of the sending threads. None if
+          the message has a number.
+        mid: that number. hop: how many links it has passed.
+        accepted_as: the operation to record when it is accepted; None for none, such as
+          when another process has recorded it already.
+
+    destination: its receiver; 0 until the message is accepted. One that
+      came over a link is given its destination at once.
+
+    A message that is accepted nowhere leaves no record.
+    """
+
+    __slots__ = (
+        "_accepted_as",
+        "_gone",
+        "_numbers",
+        "destination",
+        "hop",
+        "kind",
+        "mid",
+        "origin",
+        "size",
+        "trace_sink",
+    )
+
+    def __init__(
+        self,
+        trace_sink: TraceSink,
+        kind: Kind,
+        origin: int,
+        size: int,
+        *,
+        numbers: Iterator[int] | None = None,
+        mid: int = 0,
+        hop: int = 0,
+        accepted_as: BusOperation | None = None,
+    ) -> None:
+        self.trace_sink: Final = trace_sink
+        self.kind: Final = kind
+        self.origin: Final = origin
+        self.size: Final = size
+        self.mid: int = mid
+        self.destination: int = 0
+        self.hop: Final = hop
+        self._numbers: Final = numbers
+        self._accepted_as: Final = accepted_as
+        self._gone: bool = False  # True once `destination` has returned it
+
+    # Traces of messages that this message causes.
+
+    def for_subscriber(self) -> Trace:
+        """Return the trace of a notification for one subscribed process or task."""
+        return Trace(
+            self.trace_sink,
+            self.kind,
+            self.origin,
+            self.size,
+            mid=self.mid,
+            hop=self.hop,
+            accepted_as=BusOperation.NOTIFY,
+        )
+
+    def answer(self, responder: int, size: int) -> Trace:
+        """Return the trace of an answer to this message."""
+        return Trace(
+            self.trace_sink,
+            _ANSWERS[self.kind],
+            responder,
+            size,
+            mid=self.mid,
+            accepted_as=BusOperation.RESPOND,
+        )
+
+    # Steps of the message.
+
+    def number(self) -> None:
+        """Give the message its number, which fixes its order, unless it has one."""
+        if not self.mid:
+            assert self._numbers is not None
+            self.mid = next(self._numbers)
+
+    def record_accepted(self, destination: int) -> None:
+        """Record that the message is about to be queued for a task, or for a link."""
+        self.number()
+        if self._accepted_as is None:
+            return
+        if self.destination not in {0, destination} and not self._gone:
+            self.record_discarded(BusReason.ADDRESSEE_GONE)
+        self.destination, self._gone = destination, False
+        self._record(self._accepted_as)
+
+    def record_sent(self) -> None:
+        """Record that the message is about to be put on a link."""
+        self._record(BusOperation.RELAY_OUT, hop=self.hop + 1)
+
+    def record_arrived(self) -> None:
+        """Record that the message was read from a link and accepted by its stream."""
+        self._record(BusOperation.RELAY_IN)
+
+    def record_extracted(self) -> None:
+        """Record that the receiver has taken the message out of its FIFO."""
+        self._record(BusOperation.EXTRACT)
+
+    def record_delivered(self) -> None:
+        """Record that the message is about to be delivered to its receiver."""
+        self._record(BusOperation.DELIVER)
+
+    def record_discarded(self, reason: BusReason) -> None:
+        """Record that the message is dropped, and that its sender gets no error."""
+        if self.destination and not self._gone:
+            self._gone = True
+            self._record(BusOperation.DISCARD, reason=reason)
+
+    def record_lost(self, reason: BusReason) -> None:
+        """Record that the message was on a lost link, so its delivery is in doubt."""
+        self._record(BusOperation.IN_DOUBT, reason=reason)
+
+    def record_failed(
+        self, error: BusError, reason: BusReason | None = None, *, told: bool
+    ) -> None:
+        """Record that the destination will not receive the message.
+
+        reason: given if the error does not imply it.
+        told: True if the sender receives the error.
+        """
+        if not self.destination or isinstance(error, PeerLostError):
+            return  # it was taken before the process was lost
+        reason = reason or _REASONS[type(error)]
+        if isinstance(error, InDoubtError):
+            self.record_lost(reason)
+        elif told:
+            self._record(BusOperation.UNDELIVERED, reason=reason)
+        else:
+            self.record_discarded(reason)
+
+    def _record(
+        self, operation: BusOperation, hop: int | None = None, reason: int = 0
+    ) -> None:
+        self.trace_sink(
+            operation,
+            self.origin,
+            self.mid,
+            self.destination,
+            self.hop if hop is None else hop,
+            self.size,
+            reason,
+            self.kind,
+        )
+
+
+class Tracer:
+    """A factory of the traces for the messages that one task sends.
+
+    origin: its registration.
+    numbers: source of the numbers of its messages, which only rise.
+    """
+
+    __slots__ = ("_numbers", "_origin", "_trace_sink")
+
+    def __init__(
+        self, trace_sink: TraceSink, origin: int, numbers: Iterator[int]
+    ) -> None:
+        self._trace_sink: Final = trace_sink
+        self._origin: Final = origin
+        self._numbers: Final = numbers
+
+    def command(self, size: int) -> Trace:
+        """Return the trace of a command."""
+        return self._trace(Kind.COMMAND, size, BusOperation.COMMAND)
+
+    def notification(self, size: int) -> Trace:
+        """Return the trace of a notification, for one task of this process."""
+        return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY)
+
+    def remote_notification(self, size: int) -> Trace:
+        """Return the trace of a notification on its way to other processes.
+
+        Each of these processes gets a trace of its own, with the same number.
+        """
+        return self._trace(Kind.NOTIFICATION, size, None)
+
+    def _trace(self, kind: Kind, size: int, accepted_as: BusOperation | None) -> Trace:
+        return Trace(
+            self._trace_sink,
+            kind,
+            self._origin,
+            size,
+            numbers=self._numbers,
+            accepted_as=accepted_as,
+        )

@@ -1,0 +1,579 @@
+"""`Account`: the counters of one receiver's unread messages, and its overflow policy.
+
+Each task has an account for its commands, and each subscription has one, too; under
+`drop-oldest` it is a `bus.process.account.DroppingAccount`, which takes the
+lock for everything. A message is on the account from its acceptance until it is
+extracted or dropped. The bound is exact, in messages and in bytes, for any number of
+senders. Sending within a thread takes no lock.
+
+Each counter has one writer at a time, so that no counter needs a lock to be correct:
+
+* ``_outside``, ``_dropped``: the thread that holds the lock of the inbox of the host
+  thread;
+* ``_inside``, ``extracted``, ``_reading``: the thread that hosts the receiver. While it
+  reads a run, it updates no counter per message: the run itself knows the number of
+  messages read.
+
+A sender first adds its message, then checks the bound, and subtracts the message again
+if it is exceeded. If two senders add concurrently, one under the lock and one without
+it, at least one of them sees both messages. A sender that finds no room without the
+lock retries under the lock, and only the result of the retry counts as full.
+
+`DroppingAccount`: an account that drops its oldest unread message if it is full.
+
+It keeps its unread messages in a queue of its own. The mailbox and the inbox keep their
+entries, and skip the dropped ones.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.errors import BusFullError
+from bus.kernel.tasks.runs import InboundRun
+from bus.model.message import Incoming
+from bus.model.registration import Overflow
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Iterator
+
+    from bus.kernel.wire import Lengths
+
+__all__ = ["Account", "Admission", "DroppingAccount", "Overflow", "new_account"]
+
+
+class Admission(enum.Enum):
+    """The outcome of an attempt to put a message on an account."""
+
+    ACCEPTED = "accepted"
+    DROPPED = "dropped"  # the receiver's policy is to drop the newest
+    FULL = "full"
+    GONE = "gone"  # the receiver has moved or left: look up its host again
+
+
+class Account:
+    """The bounded account of one receiver's unread messages.
+
+    Args:
+        messages_max, bytes_max: the bounds; an empty account accepts any one message.
+        overflow: the policy for a message that exceeds a bound.
+
+    Attributes:
+        gap: the number of messages dropped before the oldest unread one. No accepted
+          message reports them yet (BUS-FLOW-3).
+        behind: the number dropped behind all unread ones, likewise unreported; 0 unless
+          the policy is `drop-oldest`.
+        extracted, extracted_bytes: the messages taken off, except those read from the
+          run that is being read.
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_dropped",
+        "_dropped_bytes",
+        "_inside",
+        "_inside_bytes",
+        "_messages_max",
+        "_outside",
+        "_outside_bytes",
+        "_reading",
+        "behind",
+        "expired",
+        "extracted",
+        "extracted_bytes",
+        "gap",
+        "missed",
+        "overflow",
+        "refused",
+        "returned",
+    )
+
+    def __init__(
+        self, *, messages_max: int, bytes_max: int, overflow: Overflow
+    ) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self.overflow: Final = overflow
+        # Plain integers, not pairs of them: every message updates them.
+        self._outside = self._outside_bytes = 0
+        self._inside = self._inside_bytes = 0
+        self.extracted = self.extracted_bytes = 0
+        # The run being read, whose reads ``extracted`` does not yet include.
+        self._reading: InboundRun | None = None
+        self._dropped = self._dropped_bytes = 0
+        self.gap: int = 0
+        self.behind: int = 0
+        # Extracted, but too late, or to be sent elsewhere; written by the same thread
+        # as ``extracted``.
+        self.expired: int = 0
+        self.returned: int = 0
+        # Never accepted; written under the inbox's lock.
+        self.refused: int = 0
+        # Notifications dropped before they reached this process, as their gaps report;
+        # written by the thread that handles the frames from links.
+        self.missed: int = 0
+
+    def error(self, what: str) -> BusFullError:
+        """Return the error to raise for a full account; ``what`` names its owner."""
+        if self.unread >= self._messages_max:
+            return BusFullError(what, self._messages_max)
+        return BusFullError(what, self._bytes_max, "bytes")
+
+    # The balance: accepted == delivered + dropped + expired + returned + unread.
+
+    @property
+    def accepted(self) -> int:
+        """The number of messages accepted so far."""
+        return self._outside + self._inside
+
+    @property
+    def delivered(self) -> int:
+        """The number of messages handed to a callback."""
+        return self._taken_off - self.expired - self.returned
+
+    @property
+    def dropped(self) -> int:
+        """The number of accepted messages that were dropped for newer ones."""
+        return self._dropped
+
+    @property
+    def unread(self) -> int:
+        """The number of messages on the account now."""
+        taken_off = self._taken_off  # first: one read meanwhile still counts as unread
+        return self._outside + self._inside - taken_off - self._dropped
+
+    @property
+    def _taken_off(self) -> int:
+        """The number of messages extracted so far; readable in any thread, no lock.
+
+        A concurrent `settle` could make some reads count twice, or not at all. If this
+        detects one, it reads again.
+        """
+        while True:
+            reading, extracted = self._reading, self.extracted
+            if reading is None:
+                return extracted
+            count = reading.unsettled
+            if self._reading is reading and self.extracted == extracted:
+                return extracted + count
+
+    @property
+    def unread_bytes(self) -> int:
+        """The size of the unread messages in bytes."""
+        taken_off = self._taken_off_bytes
+        posted = self._outside_bytes + self._inside_bytes
+        return posted - taken_off - self._dropped_bytes
+
+    @property
+    def _taken_off_bytes(self) -> int:
+        while True:
+            reading, extracted = self._reading, self.extracted_bytes
+            if reading is None:
+                return extracted
+            size = reading.unsettled_bytes
+            if self._reading is reading and self.extracted_bytes == extracted:
+                return extracted + size
+
+    def admit_locked(
+        self,
+        message: Incoming,
+        dropped: list[Incoming | InboundRun],  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> Admission:
+        """Put a message on the account; the caller holds the inbox's lock.
+
+        Each message dropped for it is appended to ``dropped``, or each run of which no
+        message is left.
+        """
+        self._outside += 1
+        self._outside_bytes += message._size
+        # Too high while a run is being read; if it does not fit, `_over` counts again.
+        unread = self._outside + self._inside - self.extracted - self._dropped
+        most = self._outside_bytes + self._inside_bytes - self.extracted_bytes
+        fits = unread <= self._messages_max and most <= self._bytes_max
+        if fits and not self.gap:
+            return Admission.ACCEPTED
+        if self._over():
+            self._outside -= 1
+            self._outside_bytes -= message._size
+            if self.overflow == "drop-newest":
+                self.refuse_locked(message)
+                return Admission.DROPPED
+            return Admission.FULL
+        self._report_gap_locked(message)
+        return Admission.ACCEPTED
+
+    def admit_run_locked(self, sizes: Lengths) -> int:
+        """Put messages on the account, as many as fit without a drop.
+
+        The caller holds the inbox's lock. Return the number accepted, from the first.
+        `admit_locked` may still accept the next one.
+
+        sizes: the size of each message in bytes.
+        """
+        if self.gap:
+            return 0
+        unread = self.unread
+        count = min(self._messages_max - unread, sizes.count)
+        if count <= 0:
+            return 0
+        some = sizes.part(0, count)
+        size, room = some.total, self._bytes_max - self.unread_bytes
+        if size > room:
+            count = some.fitting(room)
+            if not count and not unread:
+                count = 1  # an empty account accepts a message of any length
+            size = some.part(0, count).total
+        # Add first, then check: the host thread may add one without the lock meanwhile.
+        self._outside += count
+        self._outside_bytes += size
+        if self._over():
+            self._outside -= count
+            self._outside_bytes -= size
+            return 0
+        return count
+
+    def admit_inbound_locked(
+        self,
+        run: InboundRun,
+        dropped: list[Incoming | InboundRun],  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> InboundRun | None:
+        """Put the first messages of a run on the account, as many as fit.
+
+        Return them as a run, or None if there are none. The caller holds the inbox's
+        lock. None fits if the first one must report a gap; ``dropped`` is as for
+        `admit_locked`.
+        """
+        count = self.admit_run_locked(run.lengths)
+        if not count:
+            return None
+        some = run.take(count)
+        some._account = self
+        return some
+
+    def admit_inside(
+        self,
+        message: Incoming,
+        dropped: list[Incoming | InboundRun],
+        lock: _thread.LockType,
+    ) -> Admission:
+        """Put a message on the account, in the thread that hosts the receiver.
+
+        lock: the inbox's lock.
+        """
+        if self.admit_at_once(message, lock):
+            return Admission.ACCEPTED
+        with lock:
+            return self.admit_locked(message, dropped)
+
+    def admit_at_once(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> bool:
+        """Put a message on the account without a drop; return False if it is full.
+
+        Only the thread that hosts the receiver may call this. It also returns False if
+        a gap is to be reported.
+
+        lock: the inbox's lock, which only policy `drop-oldest` needs.
+        """
+        if self.gap:
+            return False
+        self._inside += 1
+        self._inside_bytes += message._size
+        if not self._over():
+            return True
+        self._inside -= 1
+        self._inside_bytes -= message._size
+        return False
+
+    @property
+    def is_half_free(self) -> bool:
+        """True if at least half of the room is free; takes no lock."""
+        return (
+            2 * self.unread <= self._messages_max
+            and 2 * self.unread_bytes <= self._bytes_max
+        )
+
+    def full(self, size: int) -> bool:
+        """Return True if a message of ``size`` bytes does not fit; takes no lock."""
+        unread = self.unread
+        return unread >= self._messages_max or (
+            unread > 0 and self.unread_bytes + size > self._bytes_max
+        )
+
+    def extract(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> bool:
+        """Take a message off the account, in the thread that hosts the receiver.
+
+        Return False if it was dropped meanwhile, and so is off the account already.
+        """
+        self.extracted += 1
+        self.extracted_bytes += message._size
+        return True
+
+    def read(
+        self,
+        run: InboundRun,
+        reference: object,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> Iterator[Incoming]:
+        """Return an iterator of messages for a callback; each step reads one.
+
+        reference: that of each message. lock: the inbox's lock.
+        """
+        return run.read(reference)
+
+    def rest_of(
+        self,
+        run: InboundRun,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> list[Incoming]:
+        """Take the unread messages out of a run; they stay on the account.
+
+        Only the thread that hosts the receiver may call this; lock: as above.
+        """
+        return run.rest()
+
+    def begin(self, run: InboundRun, lock: _thread.LockType) -> None:
+        """Start to count the reads from a run, in the thread that hosts the receiver.
+
+        lock: the inbox's lock.
+        """
+        if self._reading is not None:  # an interrupt came before the last `settle`
+            self.settle(lock)
+        self._reading = run
+
+    def settle(self, lock: _thread.LockType) -> None:
+        """Add the reads from the current run to the counters, in the same thread."""
+        run = self._reading
+        if run is None:
+            return
+        count, size = run.unsettled, run.unsettled_bytes
+        # One step: neither an interrupt nor a sender under the lock sees a part of it.
+        with lock:
+            self.extracted += count
+            self.extracted_bytes += size
+            run.settled += count
+            self._reading = None
+
+    def _over(self) -> bool:
+        unread = self._outside + self._inside - self.extracted - self._dropped
+        if self._reading is not None:
+            unread = self.unread
+        most = self._outside_bytes + self._inside_bytes - self.extracted_bytes
+        return unread > self._messages_max or (
+            # The first is cheaper, and never too low.
+            most > self._bytes_max
+            and self.unread_bytes > self._bytes_max
+            and unread > 1
+        )
+
+    def refuse_locked(self, message: Incoming) -> None:
+        """Count a message that is dropped before acceptance; under the inbox's lock."""
+        self.refused += 1
+        self.miss_newest_locked(1 + message.gap)
+
+    def miss_newest_locked(self, count: int) -> None:
+        """Count messages that the next accepted one reports as missing.
+
+        The caller holds the inbox's lock.
+        """
+        self.gap += count
+
+    def _report_gap_locked(self, message: Incoming) -> None:
+        """Add the gap to a message, which reports it to the receiver (BUS-FLOW-3)."""
+        message.gap += self.gap
+        self.gap = 0
+
+
+def new_account(*, messages_max: int, bytes_max: int, overflow: Overflow) -> Account:
+    """Return an account for a policy; the arguments are those of `Account`."""
+    kind = DroppingAccount if overflow == "drop-oldest" else Account
+    return kind(messages_max=messages_max, bytes_max=bytes_max, overflow=overflow)
+
+
+class DroppingAccount(Account):
+    """The account of a receiver with the policy `drop-oldest` (BUS-FLOW-3).
+
+    The lock of the inbox of the host thread guards all of it. So each message that is
+    read behind dropped ones reports exactly these as its gap.
+    """
+
+    __slots__ = ("_unseen", "_waiting")
+
+    def __init__(
+        self, *, messages_max: int, bytes_max: int, overflow: Overflow
+    ) -> None:
+        super().__init__(
+            messages_max=messages_max, bytes_max=bytes_max, overflow=overflow
+        )
+        # The unread messages, oldest first. A run stays until it is at the front and
+        # has no unread message.
+        self._waiting: Final[deque[Incoming | InboundRun]] = deque()
+        # What the next message reports if an interrupt keeps the one being read from
+        # its callback.
+        self._unseen: int = 0
+
+    def admit_locked(
+        self, message: Incoming, dropped: list[Incoming | InboundRun]
+    ) -> Admission:
+        """Put a message on the account; see `Account.admit_locked`."""
+        waiting, size = self._waiting, message._size
+        while waiting and self.full(size):
+            self._drop_oldest_locked(dropped)
+        # No call from here to the return: an interrupt finds the message not on the
+        # account, or in the inbox, too.
+        waiting += (message,)
+        self._outside += 1
+        self._outside_bytes += size
+        message.gap += self.behind
+        self.behind = 0
+        return Admission.ACCEPTED
+
+    def admit_run_locked(self, _: Lengths) -> int:
+        """Return 0: commands are admitted one by one (`Account.admit_run_locked`).
+
+        Each command that is dropped is reported to its sender.
+        """
+        return 0
+
+    def admit_inbound_locked(
+        self, run: InboundRun, dropped: list[Incoming | InboundRun]
+    ) -> InboundRun | None:
+        """Put a run of notifications on the account, as a whole; see `Account`."""
+        if self.behind or not run.subscriptions:
+            return None
+        some = run.take(len(run))
+        some._account = self
+        waiting = self._waiting
+        while waiting and not waiting[0]:  # a run whose messages are all read
+            waiting.popleft()
+        self._outside += len(some)
+        self._outside_bytes += some.lengths.total
+        waiting.append(some)
+        while waiting and self._over():
+            self._drop_oldest_locked(dropped)
+        return some
+
+    def admit_at_once(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Put a message on the account if it drops none; see `Account`."""
+        with lock:
+            if self.full(message._size):
+                return False
+            self.admit_locked(message, [])
+            return True
+
+    def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Take a message off the account; see `Account.extract`."""
+        with lock:
+            if message._dropped:
+                return False
+            # Usually the oldest. But a message sent within the thread may overtake one
+            # that another thread is posting.
+            self._waiting.remove(message)
+            self._report_gap_locked(message)
+        return super().extract(message, lock)
+
+    def read(
+        self, run: InboundRun, reference: object, lock: _thread.LockType
+    ) -> Iterator[Incoming]:
+        """Read a run; see `Account.read`.
+
+        Each step takes the lock: another thread may drop messages of the run meanwhile.
+        """
+        source, to, subscriptions = run.source, run._to, run.subscriptions
+        kind, unread = run.kind, run._unread
+        while True:
+            with lock:
+                payload = next(unread, None)
+                if payload is None:
+                    return
+                size = len(payload)
+                # No call between these lines: an interrupt before them leaves the
+                # message to `settle`, as one of the next lines leaves ``_unseen``.
+                run.settled += 1
+                self.extracted += 1
+                self.extracted_bytes += size
+                gap = self.gap
+                self._unseen = gap + 1
+                self.gap = 0
+            message = Incoming(
+                kind,
+                payload,
+                reference,
+                source,
+                to,
+                self,
+                gap=gap,
+                subscriptions=subscriptions,
+            )
+            self._unseen = 0
+            yield message
+
+    def settle(self, lock: _thread.LockType) -> None:
+        """End the reads from the current run; see `Account.settle`.
+
+        A message that an interrupt kept from its callback is reported as missing.
+        """
+        with lock:
+            run = self._reading
+            if run is None:
+                return
+            count, size = run.unsettled, run.unsettled_bytes
+            # No call between these lines.
+            run.settled += count
+            self._dropped += count
+            self._dropped_bytes += size
+            self.gap += count + self._unseen
+            self._unseen = 0
+            self._reading = None
+
+    def rest_of(self, run: InboundRun, lock: _thread.LockType) -> list[Incoming]:
+        """Take the unread messages out of a run; see `Account.rest_of`."""
+        with lock:
+            rest = run.rest()
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            for each in waiting:
+                self._waiting.extend(rest if each is run else (each,))
+            return rest
+
+    def miss_newest_locked(self, count: int) -> None:
+        """Count messages that the next accepted one reports; see `Account`."""
+        self.behind += count
+
+    def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
+        oldest = self._waiting[0]
+        if isinstance(oldest, InboundRun):
+            if oldest:
+                size = len(oldest.payloads[oldest.at])
+                # No call before the last of these lines, after which all is done.
+                oldest.settled += 1
+                self._dropped += 1
+                self._dropped_bytes += size
+                self.gap += 1
+                next(oldest._unread)
+            if not oldest:
+                oldest.payloads = ()  # frees the memory: the reader only skips the run
+                del self._waiting[0]
+                dropped.append(oldest)
+            return
+        whole = replace(oldest)  # a copy with the payload, for the sender's error
+        # No call between these lines: an interrupt finds all of these changes or none.
+        oldest._dropped = True
+        oldest.payload = None
+        del self._waiting[0]
+        self._dropped += 1
+        self._dropped_bytes += oldest._size
+        # The next message reports this one, and its own gap.
+        self.gap += 1 + oldest.gap
+        dropped.append(whole)

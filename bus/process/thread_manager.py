@@ -1,0 +1,528 @@
+"""`ThreadManager`: the tasks of one thread of a bus, and the work of that thread.
+
+The `Scheduler` gives turns to the tasks. Between two turns the manager drains the
+inbox, moves tasks to other threads, and runs due timers.
+
+Only the thread itself, the one that called `adopt`, may call the methods, unless their
+docstrings say otherwise.
+
+The thread that hosts a task: calls in it, and moves to another thread.
+
+A task may move, or deregister, at any time. So each call looks up the host again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from bus.kernel.tasks.runs import InboundRun
+from bus.model.message import Incoming
+from bus.process.account import Admission
+from bus.process.failures import InternalErrors
+from bus.process.inbox import Inbox, report_dropped
+from bus.process.mailbox import Answer, Mailbox
+from bus.process.scheduler import Scheduler
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Iterable
+
+    from bus.kernel.tasks.routing_table import Entry
+    from bus.kernel.trace import TraceSink
+    from bus.process.mailbox import Delivery
+
+__all__ = ["Request", "ThreadManager", "call_in_host_thread", "move"]
+
+
+def call_in_host_thread(entry: Entry, act: Callable[[], None]) -> None:
+    """Call ``act`` in the thread that hosts a task, between two callbacks.
+
+    If the calling thread hosts the task and is between two callbacks, it calls
+    ``act`` at once. A thread that waits on the fast path does not: there it may
+    execute actions of its whole process. The call never precedes the opening of the
+    mailbox.
+    """
+
+    def here() -> None:
+        host = entry.host
+        if host is None:
+            return
+        if not host.is_owner():
+            host.ask(here)  # the task has moved since
+        elif entry.mailbox.held:
+            entry.mailbox.deferred.append(here)
+        else:
+            act()
+
+    host = entry.host
+    if host is None:
+        return
+    if host.between_callbacks():
+        here()
+    else:
+        host.ask(here)
+
+
+def move(entry: Entry, to: ThreadManager, trace_sink: TraceSink | None = None) -> None:
+    """Move a task to another thread, after the current callback (BUS-MOVE-2).
+
+    Its unread items move along. If that thread has ended, the task stays.
+    """
+
+    def go() -> None:
+        if entry.host is not None and entry.host is not to:
+            _hand_over(entry, to)
+            if trace_sink is not None and entry.host is to:
+                trace_sink.on_moved(entry.id.number)
+
+    call_in_host_thread(entry, go)
+
+
+def _hand_over(entry: Entry, to: ThreadManager) -> None:
+    host: ThreadManager = entry.host
+    new = Mailbox(entry.mailbox.client)
+    unread: list[Any] = []
+
+    def opens() -> None:
+        if new.held:
+            to.open(entry, unread)
+
+    try:
+        if to.expect(new):
+            unread.extend(host.remove(entry, to, new))
+            to.ask(opens)
+    except BaseException:
+        # An interrupt: the other thread must not wait for a task that never comes.
+        if entry.host is to:
+            to.ask(opens)
+        else:
+            to.cancel_expect(new)
+        raise
+
+
+_TURNS_MAX: Final = 64  # turns before a thread runs the next full round of `_serve`
+# Maximum time, in seconds, that a task reads from one run before it reports its reads.
+_SLICE_S: Final = 0.001
+
+
+class Request:
+    """A function that a thread calls between two callbacks."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run: Final = run
+
+
+class WaitableLink(Protocol):
+    """A link at which a task thread may wait; see `bus.process.fast_path_driver`."""
+
+    def return_lease(self, host: ThreadManager) -> None:
+        """Release the read lease of the link, if ``host`` holds it."""
+
+    def wait(self, host: ThreadManager, deadline: float | None) -> bool:
+        """Wait for the link, and for the inbox of the calling thread, ``host``.
+
+        Return False if the next wait must be for the inbox alone.
+        """
+
+
+class ThreadManager:
+    """The tasks of one thread, and their mailboxes.
+
+    Attributes:
+        name: the name of the thread, for errors and logs.
+        ident: the ident of the thread; None before a thread has called `adopt`.
+        main: True if that is the main thread, the only one that can be interrupted.
+        scheduler: the run queue and the timers. call_at: sets a timer.
+        link_wait: the fast path where the thread may wait, besides its inbox, for
+          messages of its peers; None for the inbox alone. Any thread may set it,
+          without a lock; the thread itself clears it.
+        waits_next: True if the thread waits next, unless it finds work.
+        leased: the fast path whose read lease the thread holds, so that no other
+          thread reads the link; None if it holds none.
+        waiting: True while the thread waits on the fast path. Its actions then serve
+          the whole process and are not between two callbacks, so nothing is done to
+          its own tasks at once.
+        driving: the lock that a thread holds while it serves. A thread that takes over
+          acquires it first.
+        on_internal_error: called after an error of the code of the bus in `run`.
+        ended: True if no thread serves the manager any more.
+        thread: the `bus.api.bus_thread.BusThread` whose manager this is.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_expected",
+        "_put",
+        "_ready",
+        "_requests",
+        "_stop_at",
+        "call_at",
+        "driving",
+        "ended",
+        "ident",
+        "inbox",
+        "leased",
+        "link_wait",
+        "main",
+        "name",
+        "on_internal_error",
+        "scheduler",
+        "thread",
+        "waiting",
+        "waits_next",
+    )
+
+    thread: Any
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self.inbox: Final = Inbox()
+        self.ident: int | None = None
+        self.main: bool = False
+        self.driving: Final[_thread.LockType] = _sync.Lock()
+        self.on_internal_error: Callable[[], object] | None = None
+        self.link_wait: WaitableLink | None = None
+        self.waits_next: bool = False
+        self.leased: WaitableLink | None = None
+        self.waiting: bool = False
+        # Both guarded by the inbox's lock. The mailboxes of tasks that will be opened
+        # here keep the thread from ending.
+        self._expected: Final[set[Mailbox]] = set()
+        self.ended: bool = False
+        self._requests: Final[deque[Request]] = deque()
+        # True if `accept` has handed an answer to a caller that waits in this thread.
+        self._answered: bool = False
+        self.scheduler: Final = Scheduler(self.inbox, self._requests)
+        # Used for each message, so looked up once.
+        self._put: Final = self.scheduler.put
+        self._ready: Final = self.scheduler.ready
+        self.call_at: Final = self.scheduler.call_at
+        self._stop_at: float | None = None
+
+    # Called in any thread.
+
+    def is_owner(self) -> bool:
+        """Return True if the calling thread has adopted this manager."""
+        return self.ident == _sync.get_ident()
+
+    def between_callbacks(self) -> bool:
+        """Return True if the owner calls, between two callbacks and not in a wait."""
+        return (
+            self.ident == _sync.get_ident()
+            and self.scheduler.running is None
+            and not self.waiting
+        )
+
+    def expect(self, mailbox: Mailbox) -> bool:
+        """Announce that a task will be opened here; return False if this has ended.
+
+        An interrupted caller does not learn whether the announcement was recorded. So
+        the mailbox identifies it, and the caller can withdraw it or open the mailbox in
+        either case.
+        """
+        with self.inbox.lock:
+            if self.ended:
+                return False
+            self._expected.add(mailbox)
+            return True
+
+    def cancel_expect(self, mailbox: Mailbox) -> None:
+        """Withdraw an announcement; does nothing if there is none."""
+        with self.inbox.lock:
+            if mailbox not in self._expected:
+                return
+            self._expected.remove(mailbox)
+        self.ask(self.pending)  # wakes the thread, so that it tries `end` again
+
+    @property
+    def idle(self) -> bool:
+        """True if the thread sleeps and no item for it is unread.
+
+        The mailboxes count, too: a thread that waits on the fast path delivers messages
+        to them directly, and later messages must not overtake these.
+        """
+        return not self.pending() and self.inbox.idle
+
+    def post(self, message: Delivery) -> Admission:
+        """Post an item for a task that this manager hosts; see `Inbox.offer`."""
+        # The direct path is for an empty inbox only: an item there may be an earlier
+        # one of the same sender (BUS-MSG-15). Concurrent items have no order. A
+        # recorded message always takes the inbox: it gets its number under the inbox's
+        # lock, and the numbers must follow the order of the inbox (B5).
+        if (
+            self.ident == _sync.get_ident()
+            and not self.inbox.items
+            and not self.waiting
+            and message._trace is None
+        ):
+            return self._post_inside(message)
+        return self.inbox.offer(message, self)
+
+    def ask(self, request: Callable[[], object]) -> None:
+        """Request a call in this thread, between two callbacks of its tasks."""
+        self.inbox.push(Request(request))
+
+    def set_timer(self, deadline: float, due: Callable[[], object]) -> None:
+        """Set a timer from any thread; see `Scheduler.call_at`."""
+        if self.is_owner() and not self.waiting:
+            self.call_at(deadline, due)
+        else:
+            self.ask(lambda: self.call_at(deadline, due))
+
+    def stop(self, until: float) -> None:
+        """Make `run` return when nothing is left to do, at ``until`` at the latest."""
+        self.ask(lambda: self._stop(until))
+
+    # Called in the thread itself.
+
+    def adopt(self) -> None:
+        """Make the calling thread the owner; wait until no other thread serves."""
+        with self.driving:
+            self.main = _sync.may_be_interrupted()
+            self.ident = _sync.get_ident()
+
+    def run(self) -> None:
+        """Serve until stopped; an internal error ends only the step in which it occurs.
+
+        So a lack of memory, for example in a read, ends no task of this thread.
+        """
+        errors, failed = InternalErrors(f"thread {self.name!r}"), False
+        while self._stop_at is None or (
+            self.pending() and _sync.monotonic() < self._stop_at
+        ):
+            try:
+                # Here: an error of this call, too, ends only this step.
+                again, failed = failed, False
+                if again and self.on_internal_error is not None:
+                    self.on_internal_error()
+                with self.driving:
+                    assert self.ident == _sync.get_ident()
+                    self._serve(None)
+                    if self._ready:
+                        self._serve_on()
+                if again:
+                    errors.on_success()
+            except Exception as error:  # of the bus: a callback contains its own
+                if not self.is_owner():
+                    raise
+                failed = True
+                errors.on_error(error)
+        self.return_lease()
+
+    def poll(self, timeout: float | None) -> int:
+        """Serve the items that are here, waiting at most ``timeout`` seconds for one.
+
+        None waits without limit. Return the number of callbacks run. The next call
+        serves the items that these callbacks cause in this thread.
+        """
+        with self.driving:
+            assert self.ident == _sync.get_ident()
+            until = None if timeout is None else _sync.monotonic() + timeout
+            try:
+                return self._serve(until)
+            finally:
+                if self.waits_next or self.leased is not None:
+                    self.return_lease()
+
+    def return_lease(self) -> None:
+        """Release the read lease of the fast path, since there is other work."""
+        self.waits_next = False
+        if self.leased is not None:
+            self.leased.return_lease(self)
+            self.leased = None  # last: after an interrupt the next call repeats this
+
+    def pending(self) -> bool:
+        """Return True if there is work: ready tasks, requests, or items."""
+        return bool(self._ready or self._requests or self.inbox.items)
+
+    def _serve(self, until: float | None) -> int:
+        """Give one turn to each task that is ready; return the number of turns."""
+        self._drain_inbox(until)
+        scheduler, inbox, requests = self.scheduler, self.inbox, self._requests
+        scheduler.since = now = _sync.monotonic()
+        while scheduler.timers and scheduler.timers[0][0] <= now:
+            scheduler.fire()
+        turns = len(self._ready)
+        try:
+            for _ in range(turns):
+                scheduler.turn()
+                if inbox.items or requests:
+                    self._drain_inbox(now)  # without waiting
+                # A plain statement before the jump back: see `_sync.Lock`.
+                scheduler.running = None
+        finally:
+            scheduler.running = scheduler.since = None
+        return turns
+
+    def _serve_on(self) -> None:
+        """Give up to `_TURNS_MAX` more turns, until a timer is due or none is ready.
+
+        This spreads the fixed costs of a `_serve` over many messages.
+        """
+        scheduler, inbox, requests = self.scheduler, self.inbox, self._requests
+        try:
+            for _ in range(_TURNS_MAX):
+                due = scheduler.timers and scheduler.timers[0][0] <= _sync.monotonic()
+                if not self._ready or due or self._stop_at is not None:
+                    return
+                scheduler.turn(_SLICE_S)
+                if inbox.items or requests:
+                    self._drain_inbox(0.0)  # without waiting
+                scheduler.running = None  # as in `_serve`
+        finally:
+            scheduler.running = scheduler.since = None
+
+    def end(self) -> bool:
+        """Refuse further tasks; return False if some are announced or posted here."""
+        with self.inbox.lock:
+            self.ended = not (self._expected or self.inbox.items)
+            return self.ended
+
+    def open(self, entry: Entry, first: Iterable[Incoming]) -> None:
+        """Open the mailbox of a task; put the items sent earlier in front."""
+        mailbox: Mailbox = entry.mailbox
+        with self.inbox.lock:
+            self._expected.discard(mailbox)
+        mailbox.client.on_arrival(entry, self)
+        mailbox.open(first)
+        self.scheduler.review(mailbox)
+        # Called directly, not as requests: this is between two callbacks, and the
+        # thread may never serve again.
+        while mailbox.deferred:
+            mailbox.deferred.pop(0)()
+
+    def remove(self, entry: Entry, to: ThreadManager | None, new: Mailbox) -> list[Any]:
+        """Remove a task, set its new host, and return its unread items.
+
+        The inbox is drained in the same step. A later sender finds the task at its new
+        host, or nowhere. So every returned item was posted before the change.
+        """
+        assert self.is_owner()
+        old: Mailbox = entry.mailbox
+        with self.inbox.lock:
+            items = self.inbox.take_locked()
+            entry.mailbox, entry.host = new, to
+            if to is None:
+                entry.order = object()  # ends its send batches: a later send raises
+            self.inbox.room.wake_all()  # blocked senders look up the new host
+        strays = self._distribute(items)
+        if old.ready:
+            self._ready.remove(old)
+        unread: list[Any] = []
+        for item in [*(old.items or ()), *strays]:
+            if type(item) is InboundRun:
+                unread += item._account.rest_of(item, self.inbox.lock)
+            else:
+                unread.append(item)
+        return unread
+
+    def _post_inside(self, message: Delivery) -> Admission:
+        """Post an item in the thread itself, without the inbox's lock or a wake-up.
+
+        The account takes that lock if the message does not fit at once.
+        """
+        entry = message._to
+        if entry.host is not self:
+            return Admission.GONE
+        if message._account is not None:
+            dropped: list[Incoming | InboundRun] = []
+            admission: Admission = message._account.admit_inside(
+                message, dropped, self.inbox.lock
+            )
+            report_dropped(dropped)
+            if admission is not Admission.ACCEPTED:
+                return admission
+            if dropped:
+                entry.mailbox.forget_dropped(len(dropped))
+        self._put(entry.mailbox, message)
+        return Admission.ACCEPTED
+
+    def accept(self, message: Delivery) -> bool:
+        """Put an item into a mailbox at once, without a wake-up.
+
+        Return False and change nothing if the task has moved, or items are in the
+        inbox, or the account does not admit the message at once.
+        """
+        entry: Entry = message._to
+        if entry.host is not self or self.inbox.items:
+            return False
+        mailbox: Mailbox = entry.mailbox
+        if isinstance(message, Incoming):
+            if not message._account.admit_at_once(message, self.inbox.lock):
+                return False
+        elif (
+            # An item in the mailbox may be an earlier one (BUS-MSG-15).
+            not (mailbox.ready or mailbox.held)
+            and isinstance(message, Answer)
+            and mailbox.client.try_deliver_directly(message, here=True)
+        ):
+            self._answered = True
+            return True
+        self._put(mailbox, message)
+        return True
+
+    def _drain_inbox(self, until: float | None) -> None:
+        """Drain the inbox and run the requests; wait only if there is no other work."""
+        if not (self._ready or self._requests or self.inbox.items):
+            timers = self.scheduler.timers
+            if timers and (until is None or timers[0][0] < until):
+                until = timers[0][0]
+            self.waits_next = False
+            items = self._await(until)
+        else:
+            self.return_lease()
+            items = self.inbox.take_now()
+        if items:
+            try:
+                strays = self._distribute(items)
+            except MemoryError:
+                with self.inbox.lock:  # those that no mailbox has, in front
+                    self.inbox.items.extendleft(reversed(items))
+                raise
+            assert not strays
+        while self._requests:
+            self._requests.popleft().run()
+
+    def _await(self, deadline: float | None) -> deque[Any]:
+        """Wait for posted items and return them; return none at the deadline."""
+        self._answered = False
+        while (waitable := self.link_wait) is not None:
+            self.waiting = True
+            try:
+                stays = waitable.wait(self, deadline)
+            finally:
+                self.waiting = False
+            if not stays:
+                self.link_wait = None
+            # Check more than the inbox: this thread may have executed actions of other
+            # threads, and the fast path may have put messages into mailboxes.
+            late = deadline is not None and deadline <= _sync.monotonic()
+            here = self._answered or self._ready or self._requests or self.inbox.items
+            if late or here:
+                return self.inbox.take_now() if self.inbox.items else deque()
+        return self.inbox.take(deadline)
+
+    def _distribute(self, items: deque[Any]) -> list[Any]:
+        """Move items into the mailboxes; return those whose task has left.
+
+        This is the second check of the host (BUS-ROUTE-3). Only a task that `remove`
+        is removing can have left. Requests run later, since they may move tasks.
+        """
+        strays = []
+        while items:
+            item = items[0]
+            if type(item) is Request:
+                self._requests.append(item)
+            elif item._to.host is self:
+                self._put(item._to.mailbox, item)
+            else:
+                strays.append(item)
+            del items[0]
+        return strays
+
+    def _stop(self, until: float) -> None:
+        self._stop_at = until
