@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 _SYNC = "queuebroker._sync"
+# How the name of a module ends that defines a verb of the command line.
+_VERB = (".verb", "_verb")
 
 _DANGEROUS_NAMES = frozenset({"eval", "exec"})
 _DANGEROUS_METHODS = frozenset({("os", "system"), ("os", "popen")})
@@ -34,17 +36,25 @@ _DANGEROUS_METHODS = frozenset({("os", "system"), ("os", "popen")})
 _DANGEROUS_WORDS = (*_DANGEROUS_NAMES, "system", "popen", "shell")
 
 
-def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
+def out_of_order(
+    tree: Tree,
+    package: str,
+    order: Sequence[str],
+    judged: Collection[tuple[str, str]] = (),
+) -> list[str]:
     """List imports of higher modules within ``package``, and unlisted modules.
 
     ``order`` names the modules and sub-packages directly in the package, lowest first.
     Imports for type checkers count; those within one entry are free. The package itself
     is its door: it may import all of them, and none of them may import it.
+
+    A verb in the folder of its feature stands with ``cli``, if that has a place.
+    judged: pairs of entries, importer first, whose imports another rule judges.
     """
     ranks = {name: rank for rank, name in enumerate(order)}
     found = []
     for module in tree.below(package):
-        entry = _entry(module.name, package)
+        entry = _entry(module.name, package, order)
         if entry is None:
             continue
         if entry not in ranks:
@@ -53,7 +63,7 @@ def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
                 "add it to ORDER in tests/module_order.py, below what it imports"
             )
             continue
-        found += _upward_imports(tree, module, package, ranks)
+        found += _upward_imports(tree, module, package, ranks, judged)
     return found
 
 
@@ -203,10 +213,14 @@ def dangerous_calls(tree: Tree, packages: Collection[str]) -> list[str]:
 
 
 def _upward_imports(
-    tree: Tree, module: Module, package: str, ranks: Mapping[str, int]
+    tree: Tree,
+    module: Module,
+    package: str,
+    ranks: Mapping[str, int],
+    judged: Collection[tuple[str, str]],
 ) -> Iterator[str]:
     """Yield the imports of a listed module that break the order."""
-    entry = _entry(module.name, package)
+    entry = str(_entry(module.name, package, ranks))
     for one in module.imports(typing=True):
         target = tree.target_of(one)
         if target == package:
@@ -215,8 +229,10 @@ def _upward_imports(
                 "import from the module that defines the name"
             )
         elif target.startswith(f"{package}."):
-            other = _entry(target, package)
-            if other != entry and ranks.get(str(other), len(ranks)) > ranks[str(entry)]:
+            other = str(_entry(target, package, ranks))
+            if other == entry or (entry, other) in judged:
+                continue
+            if ranks.get(other, len(ranks)) > ranks[entry]:
                 yield (
                     f"{module.at(one.line)}: {entry} imports {other}, which stands "
                     f"after it in the order of {package}"
@@ -274,9 +290,11 @@ def _is_in(name: str, door: str) -> bool:
     return name == door or name.startswith(f"{door}.")
 
 
-def _entry(name: str, package: str) -> str | None:
+def _entry(name: str, package: str, order: Collection[str]) -> str | None:
     """Return the entry of the order that a module belongs to, None for the door."""
     rest = name.removeprefix(package).lstrip(".")
+    if "." in rest and "cli" in order and rest.endswith(_VERB):
+        return "cli"
     return rest.partition(".")[0] or None
 
 

@@ -32,9 +32,9 @@ R = TypeVar("R")
 # The packages that hold locks of the bus, or work with state that these guard.
 _AT_WORK: Final = (
     "bus.api.",
+    "bus.features.",
     "bus.kernel.",
     "bus.journal.",
-    "bus.process.",
     "bus.process.",
 )
 _LIBRARY: Final = (

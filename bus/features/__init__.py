@@ -1,7 +1,15 @@
-"""The features of a bus: the one module of the API that imports them.
+"""The features of a bus, each in a folder of its own.
 
-Each function imports its feature when it is called, so that a process loads a feature
-at its first use.
+A feature plugs into the kernel by `bus.kernel.hooks`. This module is the one
+table that names them all. Each of its functions imports its feature when it is called,
+so that a process loads a feature at its first use.
+
+subscriptions   notifications of tasks, watches of their presence
+memory          long messages in shared memory, loans
+machines        discovery of machines, keys, gateways, names of any machine
+durable         horizons on stable storage: no message twice after a restart
+moving          a task is handed over to another process
+watching        reports on a live bus, the frame monitor
 """
 
 # ruff: noqa: PLC0415 - as above
@@ -80,7 +88,7 @@ FEATURES: Final = (_watching,)
 def inspect(
     exchange: Exchange, bus: str, managers: Sequence[ThreadManager]
 ) -> BusSnapshot:
-    """Return a snapshot of a bus in this process; see `bus.features.watching.inspection`."""
+    """Return a snapshot of a bus in this process; see `inspection`."""
     from bus.features.watching import inspection
 
     return inspection.inspect(exchange, bus, managers)

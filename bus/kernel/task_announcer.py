@@ -1,8 +1,8 @@
 """`TaskAnnouncer`: announces changes of local tasks to other processes.
 
 The process manager reports each change of a task, and of the searches for names
-(`bus.kernel.tasks.remote.Remote`). Each report goes on to the parts of the remote manager
-that inform other processes.
+(`bus.kernel.tasks.remote.Remote`). Each report goes on to the parts of the remote
+manager that inform other processes.
 """
 
 from __future__ import annotations

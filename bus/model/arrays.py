@@ -16,12 +16,10 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 from bus.errors import WireError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "DIMENSIONS_MAX",

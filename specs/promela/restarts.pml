@@ -21,8 +21,8 @@
  *   on_welcome           relays.Relays.peer_for, remote_manager.RemoteManager.receive,
  *                        session.Session.attach, session.Session.open
  *   renew                session.Session.renew
- *   doubt                undelivered_messages.UndeliveredMessages.lose
- *   expiry               undelivered_messages.UndeliveredMessages._expire
+ *   doubt                outbound_messages.UndeliveredMessages.lose
+ *   expiry               outbound_messages.UndeliveredMessages._expire
  *   acknowledged         outgoing_stream.OutgoingStream.acknowledge
  *   on HELLO             link_table.LinkTable.identify,
  *                        incoming_streams.IncomingStreams.newest_epoch
@@ -31,8 +31,8 @@
  *   on MSG               inbound_messages.InboundMessages.on_batch,
  *                        incoming_streams.IncomingStreams.accept
  *   raise                horizons.Horizons.raise_over, horizons.Horizons.covers
- *   sync                 log.HorizonLog.store
- *   RECEIVER_ANEW        log.HorizonLog._load,
+ *   sync                 store.HorizonLog.store
+ *   RECEIVER_ANEW        store.HorizonLog._load,
  *                        incoming_streams.IncomingStreams._at_horizon
  *
  * Left out: gaps, windows and deadlines of messages on their way (stream.pml); two live

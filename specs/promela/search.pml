@@ -25,7 +25,7 @@
  *   from_slave           resolver.Resolver.on_search, resolver.Resolver.on_answer,
  *                        resolver.Resolver.on_cancel, resolver.Resolver.on_export;
  *                        name_registry.NameRegistry.on_eliminate, name_registry.NameRegistry.on_export;
- *                        user_routing_table.UserRoutingTable.claim
+ *                        name_registry.UserRoutingTable.claim
  *   forward, forget      requests.Requests.forward, requests.Requests.end
  *   Master, when lost    name_registry.NameRegistry.on_process_lost, requests.Requests.lose
  *   from_master          resolver.Resolver.on_search, resolver.Resolver.on_answer,
@@ -34,13 +34,13 @@
  *   answer, make         resolver.Resolver._answer, relays.Relays.add_relay
  *   answer_here          the same, and peer.Peer.has_departed
  *   dial, from_peer      relays.Relays.on_found, peer.Peer.announce,
- *                        undelivered_messages.UndeliveredMessages.on_unrelay
+ *                        outbound_messages.UndeliveredMessages.on_unrelay
  *   take_name            name_registry.NameRegistry.on_registered, resolver.Resolver.on_registered
  *   leave                process_manager.ProcessManager.leave, name_registry.NameRegistry.on_departure
  *   depart               task_announcer.TaskAnnouncer.on_emptied, peer.Peer.report_departure; and, at
  *                        once, remote_manager.RemoteManager.tick for an idle link
  *   bury                 process_manager.ProcessManager.on_emptied, as far as it searches
- *   give_up, LATE        undelivered_messages.UndeliveredMessages.lose
+ *   give_up, LATE        outbound_messages.UndeliveredMessages.lose
  *
  * Left out: all machines but one, and so hops; new links over which a session
  * continues; death of a process, which is loss of all its links; subscriptions; eager

@@ -1,4 +1,4 @@
-"""`bus.model.config`: each setting explains itself and rejects invalid values and names."""
+"""`BusConfig`: defaults, bounds, and the names that it suggests."""
 
 from __future__ import annotations
 

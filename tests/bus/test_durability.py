@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import bus as package
 from bus import (
     Bus,
     BusyError,
@@ -21,6 +20,7 @@ from bus import (
 )
 from bus.features.durable.horizons import Horizon, Horizons
 from bus.kernel import wire
+from bus.model.payload import encode
 from bus.process.memory_network import MemoryNetwork
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
@@ -143,7 +143,7 @@ class Lives:
 
 
 def wire_body(number: int) -> bytes:
-    return package.model.payload.encode(number)
+    return encode(number)
 
 
 @pytest.fixture

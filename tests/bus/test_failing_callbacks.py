@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Bus, CommandTimeoutError
-from bus.process import failures as callback_failures
+from bus.process import failures as bus_failures
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.support import There
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-FEW = callback_failures.TRACEBACKS_MAX
+FEW = bus_failures.TRACEBACKS_MAX
 
 
 def _fails(message: Any) -> None:
@@ -80,7 +80,7 @@ def test_two_callbacks_of_one_name_are_two_callbacks(
 def test_a_new_period_logs_tracebacks_and_the_number_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures = callback_failures.CallbackFailures()
+    failures = bus_failures.CallbackFailures()
     clock = Clock.installed(monkeypatch, 0.0)
 
     def fail(times: int) -> None:
@@ -91,7 +91,7 @@ def test_a_new_period_logs_tracebacks_and_the_number_left_out(
                 failures.log("callback", "task 'one'")
 
     fail(FEW + 3)
-    clock.now = callback_failures.PERIOD_S
+    clock.now = bus_failures.PERIOD_S
     fail(1)
 
     said = [record.getMessage() for record in caplog.records]
@@ -107,7 +107,7 @@ def test_the_record_of_failing_callbacks_is_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A callback without a name may look new each time; no count is lost."""
-    failures = callback_failures.CallbackFailures()
+    failures = bus_failures.CallbackFailures()
 
     def fail(name: str) -> None:
         try:
@@ -117,10 +117,10 @@ def test_the_record_of_failing_callbacks_is_bounded(
 
     for _ in range(FEW + 1):
         fail("oldest")
-    for number in range(callback_failures.KINDS_MAX):
+    for number in range(bus_failures.KINDS_MAX):
         fail(f"callback {number}")
 
-    assert len(failures._kinds) == callback_failures.KINDS_MAX
+    assert len(failures._kinds) == bus_failures.KINDS_MAX
     assert "oldest raised LookupError 1 more times" in caplog.text
 
 

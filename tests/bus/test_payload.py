@@ -1,4 +1,4 @@
-"""`bus.model.payload`: valid payloads, their received form, and invalid ones of a peer."""
+"""Payloads: the valid ones, their received form, and invalid ones of a peer."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NameTakenError
-from bus.api import bus as task_registration
+from bus.api import bus as bus_module
 from bus.process.verdict import Verdict
 from specs.clauses import clause
 from tests.bus.support import There
@@ -49,7 +49,7 @@ def test_registering_a_taken_name_raises_on_the_verdict_of_the_master(
 def test_registering_within_a_callback_does_not_wait_for_the_verdict(
     bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_registration, "_VERDICT_S", 10 * LIMIT_S)
+    monkeypatch.setattr(bus_module, "_VERDICT_S", 10 * LIMIT_S)
     bus.register("doer", on_command=lambda _: "ours")
     with joined(bus) as there:
         there.register("maker", on_command=lambda _: bool(there.register("doer")))
@@ -104,7 +104,7 @@ def test_an_interrupt_while_waiting_for_a_verdict_registers_no_task(
 def test_a_task_that_registered_too_late_raises_name_taken_when_used(
     bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_registration, "_VERDICT_S", 0.0)
+    monkeypatch.setattr(bus_module, "_VERDICT_S", 0.0)
     with There(bus, "other process") as there:
         with held(there.bus):
             bus.register("doer", on_command=lambda _: "ours")

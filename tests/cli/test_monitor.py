@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.features.watching import monitor_verb as monitor
+from bus.features.watching import monitor_verb
 from bus.features.watching.monitor_verb import _line
 from specs.clauses import clause
 from tests.cli.verbs import program, verb
@@ -165,7 +165,7 @@ def test_a_process_that_is_not_there_is_one_line() -> None:
 def test_an_unresponsive_process_is_named_once(
     beta: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitor, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(monitor_verb, "_ANSWER_S", 0.2)
     beta.signal(signal.SIGSTOP)
     result = verb("monitor", "--timeout", "1.5")
     beta.signal(signal.SIGCONT)

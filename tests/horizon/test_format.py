@@ -1,4 +1,4 @@
-"""`bus.features.durable.format`: what a reader makes of a whole, torn or broken file."""
+"""The file of horizons: the result of reading it whole, torn or broken."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bus.process import link_pool as unsent
+from bus.process import link_pool
 from bus.process.failures import PeerLog
 from bus.process.inbox import Inbox
 from bus.process.link_helpers import PORT
@@ -231,7 +231,7 @@ def test_room_in_a_full_link_wakes_the_owner(
     sockets: Sockets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a long series of frames takes a pause for each window of the link."""
-    monkeypatch.setattr(unsent, "_ROOM_S", 2 * LIMIT_S)  # no pause ends in time
+    monkeypatch.setattr(link_pool, "_ROOM_S", 2 * LIMIT_S)  # no pause ends in time
     [far] = sockets.connected()
     frames = [b"%d" % number for number in range(sockets.capacity + 50)]
     for frame in frames:

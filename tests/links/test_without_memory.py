@@ -178,7 +178,7 @@ def test_a_payload_that_cannot_be_decoded_for_lack_of_memory_is_refused(
     pair: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bus.kernel import fast_path  # noqa: PLC0415 # patched in place
-    from bus.kernel.messages import inbound_messages as inbound  # noqa: PLC0415 # patched in place
+    from bus.kernel.messages import inbound_messages  # noqa: PLC0415 # patched
 
     def refuse(*_: object) -> NoReturn:
         raise MemoryError
@@ -186,7 +186,7 @@ def test_a_payload_that_cannot_be_decoded_for_lack_of_memory_is_refused(
     near, _ = pair
     with monkeypatch.context() as patch:
         patch.setattr(fast_path, "decode", refuse)
-        patch.setattr(inbound, "decode", refuse)
+        patch.setattr(inbound_messages, "decode", refuse)
         for payload in ([1, 2], ["x" * 70_000]):  # on the fast path, and in a round
             with pytest.raises(MessageTooLargeError):
                 near.call("echo", payload, timeout=LIMIT_S)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from bus.features.memory import mappings as lent_view
-from bus.features.memory import shared_memory
+from bus.features.memory import mappings, shared_memory
 from bus.features.memory.mappings import MemoryMapping, lend
 from bus.features.memory.shared_memory import SEALS, SharedMemory
 from specs.clauses import clause
@@ -230,7 +229,7 @@ def test_a_view_that_ends_during_the_exit_raises_no_error(
     mapping: MemoryMapping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that drops it is on its way to the callback."""
-    monkeypatch.setattr(lent_view, "_ends", {})
+    monkeypatch.setattr(mappings, "_ends", {})
     errors: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", errors.append)
     ended: list[int] = []
@@ -241,7 +240,7 @@ def test_a_view_that_ends_during_the_exit_raises_no_error(
         LENGTH,
         lambda: ended.append(1),
         watch=lambda behind: watched.append(
-            weakref.ref(behind, lambda _: lent_view._ends.clear())
+            weakref.ref(behind, lambda _: mappings._ends.clear())
         ),
     )
     del view

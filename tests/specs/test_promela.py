@@ -139,10 +139,12 @@ MIRRORED = {
     "bus.kernel.streams": "outgoing_stream|incoming_streams|incoming_stream",
     "bus.kernel.tasks": "process_manager",
     "bus.kernel.peer": "peer|session",
-    "bus.kernel": "resolver|own_searches|requests|name_registry|user_routing_table"
-    "|undelivered_messages|relays|task_announcer|remote_manager|machine_dialler"
-    "|link_table|link|inbound_messages",
-    "bus.features.durable": "log|horizons",
+    "bus.kernel": "name_registry|relays|task_announcer|remote_manager",
+    "bus.kernel.searches": "resolver|own_searches|requests",
+    "bus.kernel.messages": "outbound_messages|inbound_messages",
+    "bus.kernel.links": "link_table|link",
+    "bus.features.machines": "machine_dialler",
+    "bus.features.durable": "store|horizons",
 }
 
 

@@ -75,14 +75,14 @@ GONE: Final[dict[str, str]] = {
     "slip_in": "try deliver now",
 }
 # Words that are the right ones elsewhere, and the folders in which they went.
-_CORE: Final = ("bus/kernel", "bus/process", "bus/process", "bus/api")
+_CORE: Final = ("bus/kernel", "bus/process", "bus/api")
 _SOCKETS: Final = ("queuebroker/sockets",)
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "listening": ("bus/kernel",),
     "greeting": ("bus/kernel",),
     "tap": _CORE,
     "stand_in": _CORE,
-    "lines": ("bus/links/link_",),
+    "lines": ("bus/process/link_",),
     "arrivals": ("bus/process",),
     "complaints": ("bus/process",),
     "joining": ("bus/process",),

@@ -49,7 +49,7 @@ def test_prose_has_comments_messages_and_page_text_but_no_code(tmp_path: Path) -
 
 def test_names_that_went_are_found_in_identifiers(tmp_path: Path) -> None:
     text = "class StandIn:\n    _stand_in = bursting = 'burst'\n"
-    path = tmp_path / "bus" / "links" / "burst.py"
+    path = tmp_path / "bus" / "process" / "burst.py"
     path.parent.mkdir(parents=True)
     path.write_text(text)
     elsewhere = tmp_path / "a.py"

@@ -16,43 +16,27 @@ The data region is an array of buffers. The control region has a control block f
 buffer, and more blocks for further recipients. The blocks are linked to messages, to
 the queues of recipients, and to the queues of free blocks.
 
-layout                  the position of each block and buffer
-field                   a number in the control region
-control_block           the layout that both kinds of block share
-direct_control_block    DCB: the block of one buffer
-indirect_control_block  ICB: a block for one more recipient
-queue_control_block     the head and the tail of a queue
-control_region          the blocks, by index
-descriptor              the location of a message, for its recipient
-data_region             the buffers, by index
-free_queue              the free blocks of one kind
-user_queue              the messages that wait for one recipient
-block_supply            both free queues, and the DCBs borrowed as ICBs
-chain                   the walk along the blocks of a message
-whole_chains            messages that every recipient gets unchanged
-buffer_chains           messages whose recipients share some buffers
-excerpt                 a stretch of an original, for a variant of it
-recipient               the queue and the leases of one recipient
-census                  the number of blocks in each state
-audit                   whether each block is in one place, and counted right
-pool                    `Pool`: publish, dequeue, release
-reader                  the recipient's side, which only reads
-shared_memory           memory in no file system, for both regions
-open_memory             a descriptor of such memory of another process
-memory_mapping          the same in another process, for reading only
-lent_view               a read-only view that reports its end
-placement               the location of a message in such memory
-arena_loan              a buffer that the owner fills before it is published
-slab_buffer             a buffer in shared memory, with the number of its holders
-slab                    shared memory of buffers of one size
-slab_set                all slabs of one process, within a limit
-arena_recipient         the leases of one recipient of an arena
-arena_audit             whether each buffer of an arena is in one place
-arena                   the slabs, the recipients and the leases of one process
-slab_mappings           the slabs of another process, and views of its messages
+loan            a message that its sender writes in place
+frames          the frames about shared memory
+blocks          the control blocks: DCB, ICB, the block of a queue
+region          the layout of both regions, and their blocks and buffers
+queues          the free blocks, and the queue of one recipient
+chains          the buffers of a message, whole or shared by variants of it
+recipient       the queue and the leases of one recipient; its side, which only reads
+audit           whether each block is in one place, and counted right
+pool            `Pool`: publish, dequeue, release
+shared_memory   memory in no file system, for both regions
+slabs           shared memory in buffers of one size, within a limit
+arena           the slabs, the recipients and the leases of one process
+mappings        the slabs of another process, and views of its messages
+shared_bodies   the bodies that this process has put into its arena
+lent_bodies     the bodies that this process reads in the arenas of others
+link_memory     shared memory, as the links of a process use it
+api             `Task.loan`
+verb            ``bus shm``
 
-Nothing here waits or locks, and only `shared_memory`, `open_memory`, `memory_mapping`
-and `lent_view` call the system: the owner of the memory is its only writer, and one
+Nothing here waits or locks, and only `shared_memory` and `mappings` call the system:
+the owner of the memory is its only writer, and one
 thread at a time calls the pool or the arena. The clauses are in specs/shared-memory.md.
 """
 

@@ -1,9 +1,10 @@
 """``bus monitor``: the frames on the links of a live bus, while they are sent.
 
 Each process records its own frames as long as it is queried for them repeatedly (see
-`bus.features.watching.inspector`). Each frame is recorded by its sender and by its reader. A process
-counts the frames that it has no room to record. Any process that may join the bus may
-monitor it, just as it may inspect it; the contents of messages are not shown.
+`bus.features.watching.frame_monitor`). Each frame is recorded by its sender and by its
+reader. A process counts the frames that it has no room to record. Any process that may
+join the bus may monitor it, just as it may inspect it; the contents of messages are not
+shown.
 """
 
 from __future__ import annotations

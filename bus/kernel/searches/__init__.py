@@ -1,1 +1,6 @@
-"""searches."""
+"""The search for a name: at the master, and among machines.
+
+requests      the open requests of other processes, and who answers them
+own_searches  the searches of the own tasks
+resolver      the search for names, for the own tasks and for other processes
+"""

@@ -1,16 +1,9 @@
 """The wire protocol: the frames between processes of a bus, as bytes and as objects.
 
-version             the protocol version of a link
-parts, lengths      the building blocks of frames
-frames              the types, by number
-link_frames         control frames about the link
-task_frames         control frames about tasks
-stream_frames       control frames about messages
-batch, single       messages, together or alone
-codec               from bytes to these, and back
-memory_frames       control frames about messages in shared memory
-announcement        the datagram between machines that may not know each other
-frame_reader        from the data of a link to frames
+parts, lengths  the building blocks of frames
+frames          the types, by number, and the control frames
+batch           messages, together or alone
+codec           from the data of a link to frames, and back
 
 Nothing here depends on a link or its state: other modules decide whether a frame may
 arrive now. The clauses are in specs/bus-wire.md.

@@ -1,8 +1,8 @@
 """Parts of control frames: bounded numbers, texts and names, and identities.
 
-The decoder checks lengths and ranges before it makes any object. `bus.model.address` checks
-whether a name is legal, also when a frame is made. Every bound here is part of the
-protocol: a wider one needs a new version.
+The decoder checks lengths and ranges before it makes any object. `bus.model.address`
+checks whether a name is legal, also when a frame is made. Every bound here is part of
+the protocol: a wider one needs a new version.
 """
 
 from __future__ import annotations
