@@ -9,5 +9,5 @@ Layout, each file building only on those above it:
 
 Tests check the safety properties, by the same names, on the code: in every schedule in
 ``tests/schedules/invariants.py``, at each step of a simulated link or bus in
-``tests/core/stream_invariants.py`` and ``tests/core/search_invariants.py``.
+``tests/kernel/stream_invariants.py`` and ``tests/kernel/search_invariants.py``.
 """

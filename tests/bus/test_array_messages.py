@@ -16,7 +16,7 @@ from tests.bus.arrays import assert_same
 from tests.bus.support import DISTANCES, FAR, There
 from tests.kit.serving import serve
 from tests.kit.tasks import Reader
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:

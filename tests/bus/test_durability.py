@@ -26,7 +26,7 @@ from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, held
 from tests.kit.tasks import Reader
-from tests.links.hostile import NAME, Hostile
+from tests.process.hostile import NAME, Hostile
 from tests.support import LIMIT_S, until
 
 SENDER = f"machine/{NAME}"

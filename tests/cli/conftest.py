@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kit.site import THERE, Site
-from tests.links.real import Far
+from tests.process.real import Far
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

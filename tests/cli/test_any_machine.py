@@ -14,7 +14,7 @@ from bus.features.machines.doctor_verb import shared_names
 from specs.clauses import clause
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, THERE, Site
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:

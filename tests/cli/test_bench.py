@@ -15,7 +15,7 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.links.real import Far
+    from tests.process.real import Far
 
 BRIEF = ("--seconds", "0.05")
 WORDS = "from bus.cli import main; main(prog_name='bus')"

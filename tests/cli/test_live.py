@@ -23,7 +23,7 @@ from bus.errors import (
 )
 from bus.process.socket_network import SocketNetwork
 from tests.cli.verbs import MACHINE, verb
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.processes import run
 
 if TYPE_CHECKING:

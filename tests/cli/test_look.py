@@ -12,7 +12,7 @@ import pytest
 from bus.cli import queries
 from bus.features.watching.verb import _process_lines, _task_line
 from tests.cli.verbs import read, verb
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:

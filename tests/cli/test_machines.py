@@ -17,7 +17,7 @@ from bus.features.machines.verb import duration
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.site import HERE, THERE, Site
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bus.features.watching import monitor_verb
 from bus.features.watching.monitor_verb import _line
 from specs.clauses import clause
 from tests.cli.verbs import program, verb
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:

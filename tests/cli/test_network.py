@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, THERE, Site
-from tests.links.real import Far
+from tests.process.real import Far
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

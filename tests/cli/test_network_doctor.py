@@ -15,7 +15,7 @@ import pytest
 from specs.clauses import clause
 from tests.cli.findings import failure, findings, states
 from tests.kit.site import HERE, THERE, Site
-from tests.links.real import Far
+from tests.process.real import Far
 
 if TYPE_CHECKING:
     from pathlib import Path

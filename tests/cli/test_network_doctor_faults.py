@@ -33,7 +33,7 @@ from specs.clauses import clause
 from tests.cli.findings import diagnosis, failure, findings, is_fault
 from tests.kit.identities import identity
 from tests.kit.site import HERE, THERE, Site
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:

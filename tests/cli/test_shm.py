@@ -11,7 +11,7 @@ import pytest
 from bus.features.memory.verb import _show
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.verbs import MACHINE, ended_by_notifying, program, read, verb
-from tests.links.real import Far
+from tests.process.real import Far
 from tests.processes import start
 from tests.support import LIMIT_S, until
 

@@ -23,7 +23,7 @@ from tests.cli.verbs import MACHINE, program, read, verb
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from tests.links.real import Far
+    from tests.process.real import Far
 
 ROOT = Path(__file__).parents[2]
 HEAD = [each.name for each in attrs.fields(looking._Row)]

@@ -15,7 +15,7 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     import subprocess
 
-    from tests.links.real import Far
+    from tests.process.real import Far
 
 __all__ = ["CODE", "MACHINE", "ended_by_notifying", "program", "read", "verb"]
 

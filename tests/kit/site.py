@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus import Network, Role, open_bus
 from bus.features.machines.authority import Authority
-from tests.links.real import MACHINE, Far
+from tests.process.real import MACHINE, Far
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

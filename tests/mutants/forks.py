@@ -180,7 +180,7 @@ class Forks:
             command += [str(folder / _OUTCOME), *trial.tests]
             os.execv(sys.executable, command)
         self._functions.swap(trial.trees)
-        if self._tests.uses(trial.tests, "tests.links.real"):
+        if self._tests.uses(trial.tests, "tests.process.real"):
             _restart_fork_server()
         self._tests.run(trial.tests, folder / _OUTCOME, survey=trial.survey)
 

@@ -71,15 +71,31 @@ class Folder:
         return sorted(str(file.relative_to(LIBRARY)) for file in found)
 
 
-_BUS_TESTS: Final = ("tests/core", "tests/simulate", "tests/links", "tests/bus")
+_BUS_TESTS: Final = ("tests/kernel", "tests/simulate", "tests/process", "tests/bus")
 FOLDERS: Final = {
     "queuebroker/channel": Folder(
         ("queuebroker/channel",), ("tests/queuebroker", "tests/spec"), 60
     ),
-    "bus/kernel/streams": Folder(("bus/kernel/streams",), ("tests/core",), 60),
-    "bus/kernel/wire": Folder(("bus/kernel/wire",), ("tests/core",), 60),
+    "bus/kernel/streams": Folder(("bus/kernel/streams",), ("tests/kernel",), 60),
+    "bus/kernel/wire": Folder(("bus/kernel/wire",), ("tests/kernel",), 60),
     "bus/kernel/peer": Folder(("bus/kernel/peer",), _BUS_TESTS, 60),
-    "bus/kernel": Folder(("bus/kernel",), _BUS_TESTS, 60),
+    "bus/kernel/links": Folder(
+        (
+            *("bus/kernel/dispatch.py", "bus/kernel/fast_path.py"),
+            *("bus/kernel/name_registry.py", "bus/kernel/process_loss.py"),
+            *("bus/kernel/relays.py", "bus/kernel/remote_manager.py"),
+            *("bus/kernel/task_announcer.py", "bus/kernel/topology.py"),
+            *("bus/kernel/links", "bus/kernel/messages", "bus/kernel/searches"),
+            *("bus/features/subscriptions/presence.py",),
+            "bus/features/subscriptions/remote_subscriptions.py",
+            "bus/features/machines/machine_dialler.py",
+        ),
+        (
+            *_BUS_TESTS,
+            *("tests/features/machines", "tests/features/subscriptions"),
+        ),
+        60,
+    ),
     "bus/kernel/tasks": Folder(("bus/kernel/tasks",), _BUS_TESTS, 60),
     "bus/journal": Folder(
         (
@@ -92,7 +108,7 @@ FOLDERS: Final = {
     ),
     "bus/model/payload": Folder(
         (
-            *("bus/model/payload.py", "bus/model/payload.py", "bus/model/payload.py"),
+            "bus/model/payload.py",
             "bus/model/arrays.py",
         ),
         (
@@ -106,13 +122,11 @@ FOLDERS: Final = {
     "bus/features/memory": Folder(
         (
             *("bus/features/memory/pool.py", "bus/features/memory/queues.py"),
-            *("bus/features/memory/chains.py", "bus/features/memory/chains.py"),
-            *("bus/features/memory/region.py", "bus/features/memory/queues.py"),
-            *("bus/features/memory/queues.py", "bus/features/memory/blocks.py"),
-            *("bus/features/memory/region.py", "bus/features/memory/slabs.py"),
+            *("bus/features/memory/chains.py", "bus/features/memory/region.py"),
+            *("bus/features/memory/blocks.py", "bus/features/memory/slabs.py"),
             "bus/features/memory/audit.py",
         ),
-        ("tests/multicast",),
+        ("tests/features/memory",),
         60,
     ),
     "bus/pattern": Folder(

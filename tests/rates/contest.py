@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
-from tests.links.real import Far
+from tests.process.real import Far
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from queuebroker.waiting.shared_parker import SharedParker
 from tests.kit.buses import PATIENT
 from tests.kit.inspection import unbalanced_memory
 from tests.kit.station import IDENTITY, Station
-from tests.links.memory_ends import (
+from tests.process.memory_ends import (
     SIZE,
     Owner,
     Recipient,

@@ -24,7 +24,7 @@ from queuebroker.testing import Failure, explore
 from queuebroker.waiting import parking
 from specs.clauses import clause
 from specs.promela.model import MODELS
-from tests.core import restart_invariants, search_invariants, stream_invariants
+from tests.kernel import restart_invariants, search_invariants, stream_invariants
 from tests.pairs import look_away, queue_pair
 from tests.schedules import invariants
 from tests.schedules.callers import accepting, brokers, connecting

@@ -13,7 +13,7 @@ from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from bus.model.message import Kind
 from bus.model.registration import RegistrationId
 from specs.clauses import clause
-from tests.core.golden import FRAMES
+from tests.kernel.golden import FRAMES
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bus.kernel.wire import AddRelay, Eliminate, RequestId, Search, Unrelay
 from bus.kernel.wire.frames import Subscribe
 from bus.model.registration import Visibility
-from tests.core.search_invariants import (
+from tests.kernel.search_invariants import (
     AT_REST,
     SAFETY,
     Answer,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.wire import Characteristics, Frame
     from bus.model.registration import RegistrationId
-    from tests.core.search_invariants import Invariant
+    from tests.kernel.search_invariants import Invariant
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bus.kernel.wire import AddRelay, Cancel, Eliminate, RequestId, Unrelay
-from tests.core.search_invariants import News
+from tests.kernel.search_invariants import News
 
 if TYPE_CHECKING:
     from bus.kernel.peer.peer import Peer

@@ -1,0 +1,1 @@
+"""The features of a bus, each in the folder that has its name."""

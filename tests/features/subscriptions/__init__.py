@@ -1,0 +1,1 @@
+"""Subscriptions and watches: the decisions, without threads."""

@@ -1,0 +1,222 @@
+"""The read lease of a link: a thread other than its owner waits there and reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.process.inbox import Inbox
+from bus.process.link_poller import ParkedPoller
+from queuebroker import _sync
+from specs.clauses import clause
+from tests.pairs import queue_pair
+from tests.process.test_link_poller import Sockets
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.process.link_poller import ReadLease
+    from queuebroker.channel.message_queue import MessageQueue
+
+
+class Led:
+    """A link, its far end, its read lease, and the inbox of the lease holder."""
+
+    def __init__(self, folder: str) -> None:
+        self.sockets = Sockets(folder)
+        self.far: MessageQueue
+        (self.far,) = self.sockets.connected()
+        self.inbox = Inbox()
+        self.lease = self.other()
+
+    def other(self) -> ReadLease:
+        lease = self.sockets.link_pool.read_lease(1)
+        assert lease is not None
+        return lease
+
+    @property
+    def pending(self) -> int:
+        """The number of messages that the owner has to receive."""
+        return self.sockets.link_pool.queue(1).pending
+
+
+@pytest.fixture
+def led() -> Iterator[Led]:
+    # A short path, since the paths of sockets are limited.
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        led = Led(folder)
+        yield led
+        led.sockets.close()
+
+
+@clause("QB-SOCK-8")
+def test_the_lease_holder_reads_and_the_owner_does_not(led: Led) -> None:
+    assert led.lease.take(led.inbox)
+    led.far.send(b"x")
+    led.sockets.driver.poll(0.01)
+    assert led.pending == 0
+
+    led.lease.sleep(None)
+
+    assert led.lease.read() == [b"x"]
+    led.lease.leave(led.inbox)
+
+
+def test_all_frames_that_have_arrived_are_read_at_once(led: Led) -> None:
+    """Else no thread would be woken for the rest."""
+    assert led.lease.take(led.inbox)
+    for each in (b"x", b"y", b"z"):
+        led.far.send(each)
+    led.lease.sleep(None)
+
+    read: list[bytes] = []
+    while len(read) < 3:
+        read += led.lease.read()
+        assert led.pending == 0
+
+    assert read == [b"x", b"y", b"z"]
+    led.lease.leave(led.inbox)
+
+
+def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:
+    long = bytes(1 << 20)
+    with Threads() as threads:
+        assert led.lease.take(led.inbox)
+        sending = threads.start(led.far.send, long)
+        led.lease.sleep(None)
+        read = led.lease.read()
+        led.lease.leave(led.inbox)
+        if not read:
+            led.sockets.until(lambda: led.sockets.received)
+            ((_, message),) = led.sockets.received
+            assert message is not None
+            read = [message]
+        sending.result()
+    assert read == [long]
+
+
+def test_a_post_elsewhere_wakes_the_lease_holder(led: Led) -> None:
+    with Threads() as threads:
+        assert led.lease.take(led.inbox)
+        sleeping = threads.start(led.lease.sleep, None)
+        led.inbox.push("item")
+        sleeping.result()
+
+    assert led.lease.read() == []
+    assert not led.lease.ended
+    led.lease.leave(led.inbox)
+    assert not led.inbox.arrived.asleep
+
+
+def test_time_that_is_up_wakes_it(led: Led) -> None:
+    assert led.lease.take(led.inbox)
+    led.lease.sleep(_sync.monotonic() + 0.001)
+
+    assert led.lease.read() == []
+    led.lease.leave(led.inbox)
+
+
+def test_no_lease_is_granted_while_the_owner_has_a_frame_to_receive(led: Led) -> None:
+    led.far.send(b"x")
+    while not led.pending:
+        led.sockets.driver.poll(0.01)
+
+    assert not led.lease.take(led.inbox)
+    assert not led.inbox.arrived.asleep
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, b"x")]
+
+
+@clause("BUS-CHAN-5")
+def test_the_owner_detects_that_the_peer_has_disconnected(led: Led) -> None:
+    assert led.lease.take(led.inbox)
+    led.far.disconnect()
+    led.lease.sleep(None)
+
+    assert led.lease.read() == []
+    assert led.lease.ended
+    led.lease.leave(led.inbox)
+    assert not led.lease.take(led.inbox)
+    led.sockets.link_pool.mark_ready(1)
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, None)]
+
+
+def test_the_end_of_the_driver_wakes_the_sleeping_lease_holder(led: Led) -> None:
+    with Threads() as threads:
+        assert led.lease.take(led.inbox)
+        sleeping = threads.start(led.lease.sleep, None)
+        led.sockets.link_pool.close()
+        sleeping.result()
+
+    assert led.lease.read() == []
+    led.lease.leave(led.inbox)
+
+
+def test_to_leave_twice_does_no_harm(led: Led) -> None:
+    """An interrupted thread leaves the lease a second time."""
+    assert led.lease.take(led.inbox)
+    led.lease.leave(led.inbox)
+    led.lease.leave(led.inbox)
+
+    led.far.send(b"x")
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, b"x")]
+
+
+@clause("QB-ERR-9")
+def test_to_leave_twice_takes_it_from_no_other_thread(led: Led) -> None:
+    """At the second time, another thread may hold the lease."""
+    other = Inbox()
+    assert led.lease.take(led.inbox)
+    led.lease.leave(led.inbox)
+    assert led.lease.take(other)
+
+    led.lease.leave(led.inbox)
+
+    assert other.arrived.asleep
+    assert not led.lease.take(led.inbox)
+    led.far.send(b"x")
+    led.lease.sleep(None)
+    assert led.lease.read() == [b"x"]
+    led.lease.leave(other)
+
+
+def test_between_threads_one_thread_has_it_at_a_time() -> None:
+    with queue_pair() as (near, far):
+        lease, one, other = ParkedPoller().read_lease(near), Inbox(), Inbox()
+        assert lease.take(one)
+        assert not lease.take(other)
+        far.send(b"x")
+        lease.sleep(None)
+        assert lease.read() == [b"x"]
+        lease.leave(one)
+        lease.leave(one)
+        assert lease.take(other)
+        lease.leave(one)  # by the thread that was interrupted as it left
+        assert not lease.take(one)
+        lease.leave(other)
+        assert lease.take(one)
+        lease.leave(one)
+
+
+@clause("BUS-CHAN-7")
+def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> None:
+    # More than sixteen reads can take, however much each finds in the socket.
+    message, lacks, received = bytes(2**26), list[int](), list[bytes]()
+    assert led.lease.take(led.inbox)
+    assert led.lease.missing_bytes == 0
+    led.far.send(message)
+    while not received:
+        led.lease.sleep(None)
+        received = led.lease.read()
+        lacks.append(led.lease.missing_bytes)
+    led.lease.leave(led.inbox)
+
+    assert received == [message]
+    assert lacks == sorted(lacks, reverse=True)
+    assert len(lacks) > 1
+    assert lacks[-1] == 0
