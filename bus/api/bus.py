@@ -165,7 +165,9 @@ class Bus(Closable):
         check_module_name(self.process, what="process")
         self._config: Final = config_or_default(config)
         number = 0 if network is None else network.new_incarnation()
-        durable = None if durability is None else partial(features.durable, durability)
+        durable = (
+            None if durability is None else partial(features.durable_hooks, durability)
+        )
         self._exchange, incarnation = new_exchange(
             *(name, self.machine, self.process, number),
             config=self._config,

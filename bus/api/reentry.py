@@ -32,7 +32,7 @@ R = TypeVar("R")
 # The packages that hold locks of the bus, or work with state that these guard.
 _AT_WORK: Final = (
     "bus.api.",
-    "bus.features.",
+    "bus.features",
     "bus.kernel.",
     "bus.journal.",
     "bus.process.",

@@ -55,7 +55,7 @@ __all__ = [
     "REMOTE_FEATURES",
     "accept_tasks",
     "await_binding",
-    "durable",
+    "durable_hooks",
     "follow",
     "hand_over",
     "inspect",
@@ -165,7 +165,7 @@ def other_machines(bus: str, config: BusConfig, network: Network) -> Outside:
 REMOTE_FEATURES: Final = (_subscriptions, _moving, _machines)
 
 
-def durable(
+def durable_hooks(
     durability: Durability, bus: str, machine: str, process: str, incarnation: int
 ) -> Hooks:
     """Store the horizons of a process from now on (AMO-20).
