@@ -390,10 +390,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 
 # The lower parts of the bus, lowest first. A module of a layer imports its own part and
 # those before it, and no other; the highest one also imports the table of features.
-# `allowed_imports.txt` lists the exceptions of today.
 LAYERS = ("model", "kernel", "process", "api")
 TABLE = "features"
-# The exceptions that stay: a public signature names a class of a feature, and
+# The exceptions: a public signature names a class of a feature, and
 # `typing.get_type_hints` evaluates it.
 SIGNATURES = (
     "features/durable: api/bus -> features/durable/api",
