@@ -100,7 +100,6 @@ UNUSED = (
     "bus.features.machines.gateway",
     "bus.features.machines.machine_",
     "bus.features.machines.name_conflicts",
-    "bus.features.machines.peer_trust",
     "bus.features.memory.",
     "bus.features.moving.hand_over",
     "bus.features.watching.frame_monitor",

@@ -1,10 +1,9 @@
 """`Bus`: the membership of one process on one bus, and the entry point of the API.
 
-`release_foreign_tasks`: a closed bus releases the tasks of other buses.
-
-A task of one bus may send to names of another one, and subscribe to them. When that
-other bus is closed, these requests end, and neither the task nor its thread refers to
-the closed bus any more (BUS-DEREG-12).
+`release_foreign_tasks` lets a closed bus release the tasks of other buses. A task of
+one bus may send to names of another one, and subscribe to them. When that other bus is
+closed, these requests end, and neither the task nor its thread refers to the closed bus
+any more (BUS-DEREG-12).
 """
 
 from __future__ import annotations

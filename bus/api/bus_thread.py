@@ -1,8 +1,7 @@
 """`BusThread`: the public object of a thread that hosts tasks.
 
-`StuckCallback`: logs the callback that keeps a thread from ending.
-
-Like the debug mode of asyncio: the log of a program that does not end shows the cause.
+`StuckCallback` logs the callback that keeps a thread from ending. So the log of a
+program that does not end shows the cause, as the debug mode of asyncio does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""`Call`: a command whose caller waits for the answer (BUS-MSG-11).
+"""`AwaitedOutcome`: an outcome for which one caller waits.
 
-`AwaitedOutcome`: an outcome for which one caller waits.
-
-If the calling thread hosts the task that gets the outcome, it serves its tasks while it
-waits. Otherwise it is parked, and the thread that receives the outcome wakes it.
+`Call` is a command whose caller waits for the answer (BUS-MSG-11). If the calling
+thread hosts the task that gets the outcome, it serves its tasks while it waits.
+Otherwise it is parked, and the thread that receives the outcome wakes it.
 """
 
 from __future__ import annotations

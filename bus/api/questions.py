@@ -3,11 +3,9 @@
 Each question closes once: by an answer, an error or its timeout (BUS-FLOW-5). This
 class neither blocks nor runs callbacks; the caller passes the time as an argument.
 
-`Asker`: the questions of a task, from their opening to their outcome.
-
-The outcome of a question is an answer, an error or its timeout (BUS-FLOW-5). The thread
-that hosts the task calls the callback of the question. If the callback only wakes a
-waiting caller, any thread may call it.
+`Asker` opens the questions of a task, and reports their outcomes. The thread that hosts
+the task calls the callback of the question. If the callback only wakes a waiting
+caller, any thread may call it.
 """
 
 from __future__ import annotations

@@ -6,15 +6,14 @@ all processes (BUS-DEREG-6).
 
 A process that becomes master does not know the names that the previous master granted.
 So it grants none until the other processes have joined it and announced their tasks, or
-until they have had the time to. Until then it keeps the requested names, and
-defers the PONGs that would grant them.
+until they have had the time to. Until then it keeps the requested names, and defers the
+PONGs that would grant them.
 
-`PendingNames`: names of this process that no master has granted yet (OPEN-3).
-
-In a slave each EXPORT is followed by a PING. A link keeps the order of its frames, so
-the master's refusal of a name arrives before the PONG. The PONG grants the name.
-Rejected: an answer to each EXPORT. A master that receives all exports again would send
-as many answers.
+`PendingNames` has the names of this process that no master has granted yet (OPEN-3). In
+a slave each EXPORT is followed by a PING. A link keeps the order of its frames, so the
+master's refusal of a name arrives before the PONG. The PONG grants the name. Rejected:
+an answer to each EXPORT. A master that receives all exports again would send as many
+answers.
 """
 
 from __future__ import annotations

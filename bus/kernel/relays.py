@@ -5,13 +5,12 @@ its process. A look-up by name finds it until another task takes the name or its
 deregisters. Its remaining messages then go to the next holder of the name, before all
 messages sent since.
 
-`Proxies`: tasks of another bus that exchange messages with processes of this one.
-
-In a process that has joined two buses, a task of one bus may exchange messages with
-tasks of the other (BUS-NAME-5). Other processes identify a task by a number of the
-common bus, and a task of another bus has none there. It therefore gets a proxy: a
-registration on this bus that no look-up finds. The process sends the messages of the
-task in the name of its proxy, and delivers answers to the proxy to the task.
+`Proxies` are tasks of another bus that exchange messages with processes of this one. In
+a process that has joined two buses, a task of one bus may exchange messages with tasks
+of the other (BUS-NAME-5). Other processes identify a task by a number of the common
+bus, and a task of another bus has none there. It therefore gets a proxy: a registration
+on this bus that no look-up finds. The process sends the messages of the task in the
+name of its proxy, and delivers answers to the proxy to the task.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ error_text     texts of errors that a message can carry
 address        the destination of a message, ``mod`` or ``ism://bus@machine/mod``
 empty_view     a view with several dimensions and no items
 arrays         payloads of numbers of one type, in one or more dimensions
-loan           a buffer in which a task writes one message, so that it need not be
-               copied
+loan           a buffer in which a task writes one message without a copy
 payload        the values that a message can carry, copied at the sender
 message        the messages between tasks: four kinds, as callbacks receive them
 events         the events that the bus reports to a journal

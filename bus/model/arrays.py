@@ -174,7 +174,7 @@ def encode_array(view: memoryview) -> bytes:
     head = _head(view.format.lstrip("@"), view.shape or (), view.nbytes)
     behind = view.obj
     # Bytes of that length and beginning hold no other items, since `_private` and
-    # `decode_array` make views only of what follows the head.
+    # `decode_array` make views only of the bytes behind the head.
     if (
         type(behind) is bytes
         and len(behind) == len(head) + view.nbytes

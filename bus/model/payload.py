@@ -8,10 +8,9 @@ bus; limits and encoders are arguments.
 A receiver may change the dicts of its payload, so each receiver has its own. A single
 receiver gets the result of `freeze` or `decode`; each of several gets an `own_copy`.
 
-`check_depth`: how deep the containers of an encoded payload lie in one another.
-
-The decoder of msgspec recurses in C, once for each level. This module counts the levels
-of a payload in a loop, and depends on neither.
+`check_depth` limits how deep the containers of an encoded payload lie in one another:
+the decoder of msgspec recurses in C, once for each level. So the levels are first
+counted in a loop.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ They follow from the system's report of a peer (BUS-SEC-2), and never change whi
 lives. Rights name tasks of this machine. A process whose rights do not cover all of
 these reaches no other machine through this process.
 
-`AccessList`: the users who may join a bus, and their rights on it (BUS-SEC-1).
-
-It judges a peer by the kernel's report (BUS-SEC-2), never by the peer's own claims.
+`AccessList` has the users who may join a bus, and their rights on it (BUS-SEC-1). It
+judges a peer by the kernel's report (BUS-SEC-2), never by the peer's own claims.
 """
 
 from __future__ import annotations

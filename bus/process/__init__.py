@@ -8,11 +8,9 @@ comm                     the comm thread, as the exchange uses it
 mailbox                  the FIFO of one task
 inbox                    the FIFO of a thread, to which other threads post
 scheduler                the turns of the tasks of one thread, and its timers
-failures                 the logs of failing callbacks, of internal errors and of
-                         misbehaving peers
+failures                 the logs of callbacks, internal errors and peers
 thread_manager           the tasks of one thread: calls, turns, moves
-registration             a registration, and the decisions that an interrupt may cut
-                         off
+registration             a registration, and its undoing after an interrupt
 parked_expiry            the timer that expires parked messages
 exchange                 the decisions of the process, and the actions that follow
 router                   finds the task or relay of a message, and posts the message
@@ -28,11 +26,10 @@ link_pool                the open links: set-up, sending, closing
 relay_outbox             the messages of tasks for other processes
 rounds                   the work of the comm thread between two sleeps
 fast_path_driver         the fast path, on which a task thread uses a link itself
-run_directory            the files by which the processes of a machine find one
-                         another
+run_directory            the files by which processes of a machine find one another
 comm_thread              the thread that serves the links, until the bus is closed
 memory_network           a network inside one process, for tests
 peer_trust               the peers that may have a link
 socket_listeners         the sockets for new links
-socket_network           a network of processes on one machine, and between machines
+socket_network           a network of processes on one machine, by UNIX sockets
 """

@@ -1,10 +1,10 @@
 """`Account`: the counters of one receiver's unread messages, and its overflow policy.
 
 Each task has an account for its commands, and each subscription has one, too; under
-`drop-oldest` it is a `bus.process.account.DroppingAccount`, which takes the
-lock for everything. A message is on the account from its acceptance until it is
-extracted or dropped. The bound is exact, in messages and in bytes, for any number of
-senders. Sending within a thread takes no lock.
+`drop-oldest` it is a `DroppingAccount`, which takes the lock for everything. A message
+is on the account from its acceptance until it is extracted or dropped. The bound is
+exact, in messages and in bytes, for any number of senders. Sending within a thread
+takes no lock.
 
 Each counter has one writer at a time, so that no counter needs a lock to be correct:
 
@@ -19,10 +19,9 @@ if it is exceeded. If two senders add concurrently, one under the lock and one w
 it, at least one of them sees both messages. A sender that finds no room without the
 lock retries under the lock, and only the result of the retry counts as full.
 
-`DroppingAccount`: an account that drops its oldest unread message if it is full.
-
-It keeps its unread messages in a queue of its own. The mailbox and the inbox keep their
-entries, and skip the dropped ones.
+A `DroppingAccount` drops its oldest unread message if it is full. It keeps its unread
+messages in a queue of its own. The mailbox and the inbox keep their entries, and skip
+the dropped ones.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""`RelayAccount`: the account of a relay, as its senders see it.
+"""The bounds on the messages that tasks have posted for other processes.
 
-To its senders, a relay is a task like any other, with an account of its own
-(BUS-ENT-11). The bound is that of a task's FIFO. It covers the comm thread's inbox and
-the relay's queue together; messages on a link are bounded by the window there.
+A `RelayAccount` is the account of a relay. To its senders, a relay is a task like any
+other (BUS-ENT-11). The bound is that of a task's FIFO. It covers the comm thread's
+inbox and the relay's queue together; messages on a link are bounded by the window
+there.
 
-`BatchRoom`: a bound on messages in the comm thread's inbox, with room for batches.
+The `AudienceAccount` is that of the notifications for remote subscribers, from their
+sending until the comm thread takes them. From then on each process that subscribes has
+a queue of its own.
 
-A batch reserves room for several messages at once. So it needs no lock for each of
-them.
-
-`AudienceAccount`: the account of the notifications queued for remote subscribers.
-
-It covers them from their sending until the comm thread takes them. From then on each
-process that subscribes has a queue of its own.
+Both are a `BatchRoom`: a batch reserves room for several messages at once, and so needs
+no lock for each of them.
 """
 
 from __future__ import annotations

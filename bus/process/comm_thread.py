@@ -4,7 +4,8 @@ It serves all links and empties the relays (BUS-CHAN-2, BUS-RELAY-2). `RemoteMan
 makes the decisions, under the exchange's lock, like all decisions of the manager.
 
 The thread sleeps and makes `Rounds` in turn. A task thread that waits at a link may
-also use that link: see `FastPathDriver`.
+also use that link: see `FastPathDriver`. `Shutdown` is the end of the thread, and
+`ProcessNetwork` the interface of the network that starts it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
-"""`CallbackFailures`: logs the exceptions of callbacks without flooding the log.
+"""The logs of failures; none of them lets a repeated failure flood the log.
 
-A callback that fails for each message would log a traceback for each. So the log gets a
-few tracebacks per callback, type of exception and period, and then the number of
-further failures.
+`CallbackFailures` logs the exceptions of callbacks. A callback that fails for each
+message would log a traceback for each. So the log gets a few tracebacks per callback,
+type of exception and period, and then the number of further failures.
 
-`InternalErrors`: how a thread of the bus continues after an error of its code.
+`InternalErrors` lets a thread of the bus continue after an error of its code. Such an
+error, most often a lack of memory, ends one step of the thread: the read, the message
+or the request that was served. The thread, its tasks and its links outlive it.
 
-Such an error, most often a lack of memory, ends one step of the thread: the read, the
-message or the request that was served. The thread, its tasks and its links outlive it.
-
-`PeerLog`: the peer log: reports the misbehaviour of other processes.
-
-A peer may misbehave as often as it likes, under any name. So the number of lines in
-each period is limited, and each report is one line of limited length. Errors in this
-process are always logged.
+`PeerLog` reports the misbehaviour of other processes. A peer may misbehave as often as
+it likes, under any name. So the number of lines in each period is limited, and each
+report is one line of limited length. Errors in this process are always logged.
 """
 
 from __future__ import annotations

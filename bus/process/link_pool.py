@@ -4,11 +4,9 @@ A link is a `MessageQueue` that comes from a `QueueBroker` (BUS-CHAN-1); `LinkHe
 set it up. The methods are for the one thread that owns the pool, unless a docstring
 says otherwise. It waits only in `wait`.
 
-`LinkSetup`: the set-up of links, by dialling and by accepting.
-
-Set-up takes time, so helper threads do it (`LinkHelpers`). This class chooses the
-addresses to dial, and reports the outcome to the manager, with the identity of the
-peer.
+`LinkSetup` chooses the addresses to dial, and reports each dialled or accepted link to
+the manager, with the identity of the peer. Set-up takes time, so helper threads do it
+(`LinkHelpers`). `Unsent` has the frames that wait for room on a full link.
 """
 
 from __future__ import annotations

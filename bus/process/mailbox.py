@@ -3,10 +3,9 @@
 It has no lock and needs none (BUS-ENT-6). Items from other threads pass through the
 `Inbox` of the host thread. A task that moves gets a new mailbox at its new host.
 
-The items in a task's mailbox besides messages, such as answers and returns.
-
-Only commands and notifications (`Incoming`) are on an account. An answer always finds
-room, since each question has only one (BUS-FLOW-4).
+A `Delivery` is any item in it. Of these, only commands and notifications (`Incoming`)
+are on an account. An `Answer` always finds room, since each question has only one
+(BUS-FLOW-4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""`Opening`: the opening of a task's mailbox, with the messages parked for its name."""
+"""`RegistrationAttempt`: the registration of a task in a thread, and its undoing.
+
+`Opening` opens the mailbox of the task, with the messages parked for its name, and
+`Emptying` empties that of a task that departs. `undoable` calls a decision that an
+interrupt may cut off.
+"""
 
 from __future__ import annotations
 

@@ -9,10 +9,8 @@ Any thread may make the decisions, but only one thread at a time touches the lin
 usually the comm thread. Actions on links wait in ``link_actions``, in the order of the
 decisions.
 
-`FrameReaders`: reads frames from links, or the reason why a link has ended.
-
-A frame may arrive in two pieces, its head and a long body, so each link has its own
-reader. The comm thread passes all frames of a round to the manager at once.
+`FrameReaders` reads the frames of links, or the reason why a link has ended. A frame
+may arrive in two pieces, its head and a long body, so each link has its own reader.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ inbox, moves tasks to other threads, and runs due timers.
 Only the thread itself, the one that called `adopt`, may call the methods, unless their
 docstrings say otherwise.
 
-The thread that hosts a task: calls in it, and moves to another thread.
-
-A task may move, or deregister, at any time. So each call looks up the host again.
+`call_in_host_thread` calls a function in the thread that hosts a task. The task may
+move, or deregister, at any time; so each attempt looks up the host again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`Verdict`: the decision of another process on a join or on the name of a task.
 
-`JoinState`: the join state of a process: joined, refused, or undecided.
-
-The caller that opens a bus waits for it. Its sources are the master's answer to the
+`JoinState` is that of a process on its network: joined, refused, or undecided. The
+caller that opens a bus waits for it. Its sources are the master's answer to the
 handshake, a failure to reach the master, and a lack of trust.
 """
 

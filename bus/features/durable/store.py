@@ -1,10 +1,9 @@
 """`HorizonStore`: the horizons of one process, in memory and on stable storage.
 
-`HorizonLog`: the horizons of one process on stable storage (AMO-20).
-
-The log is append-only. When the process starts, and when the log has become long, it is
-rewritten into a second file, which then takes the name of the first. Each step is
-synced before the next one relies on it:
+`HorizonLog` has them on stable storage (AMO-20). The log is append-only. When the
+process starts, and when the log has become long, it is rewritten into a second file,
+which then takes the name of the first. Each step is synced before the next one relies
+on it:
 
 1. the horizons of a group before `store` returns, and so before their messages are
    handed over;

@@ -10,8 +10,7 @@ discovery          the announcements and the table of one master
 name_conflicts     machines of one name
 any_machine        names whose machine is ``*``
 machine_dialler    dials to the masters of other machines
-gateway_address    The addresses of processes that other machines reach only through
-                   a master
+gateway_address    addresses that other machines reach only through a master
 gateway            the requests to a gateway, and the process that makes them
 gateway_server     the master that serves them
 announcer          the sockets for announcements

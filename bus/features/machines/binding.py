@@ -1,7 +1,7 @@
-"""`Binding`: what follows once a name of any machine has a task (BUS-NAME-8).
+"""`Binding`: a wait for the task of a name of any machine (BUS-NAME-8).
 
-The messages that waited for the name are sent to the task, and each thread that waits
-for the name gets its address.
+Once the name has a task, `Binder` sends the messages that waited for the name to it,
+and each thread that waits for the name gets its address.
 """
 
 from __future__ import annotations

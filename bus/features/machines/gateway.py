@@ -1,8 +1,7 @@
 """`GatewayClient`: dials other processes, directly or through masters.
 
-The requests to a gateway, on a port of their own, and the answer to them.
-
-A link that a gateway forwards begins with one request on each part of its path:
+A link that a gateway forwards begins with one request on each part of its path, on a
+port of its own:
 
 process -> its own master         `DialOutside`  the address to dial
 process, master -> other master   `DialInside`   the process of that machine

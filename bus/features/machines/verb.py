@@ -1,4 +1,4 @@
-"""``bus keys init|issue|show|rotate|retire``: the keys of a bus between machines."""
+"""``bus machines`` and ``bus keys``: other machines, and the keys of links to them."""
 
 from __future__ import annotations
 

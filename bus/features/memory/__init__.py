@@ -16,7 +16,6 @@ The data region is an array of buffers. The control region has a control block f
 buffer, and more blocks for further recipients. The blocks are linked to messages, to
 the queues of recipients, and to the queues of free blocks.
 
-loan            a message that its sender writes in place
 frames          the frames about shared memory
 blocks          the control blocks: DCB, ICB, the block of a queue
 region          the layout of both regions, and their blocks and buffers
@@ -35,9 +34,9 @@ link_memory     shared memory, as the links of a process use it
 api             `Task.loan`
 verb            ``bus shm``
 
-Nothing here waits or locks, and only `shared_memory` and `mappings` call the system:
-the owner of the memory is its only writer, and one
-thread at a time calls the pool or the arena. The clauses are in specs/shared-memory.md.
+The pool and the arena neither wait nor lock, and only `shared_memory` and `mappings`
+call the system: the owner of the memory is its only writer, and one thread at a time
+calls the pool or the arena. The clauses are in specs/shared-memory.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`BufferChains`: messages whose recipients may share some buffers (MC-25 to MC-28)."""
+"""The chains of buffers of messages: whole, or shared by variants (MC-25 to MC-28)."""
 
 from __future__ import annotations
 

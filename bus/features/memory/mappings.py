@@ -1,10 +1,11 @@
-"""`lend`: a read-only view that reports its end, and that of all views made from it.
+"""`SlabMappings`: the memory of another process, mapped for reading only.
 
-A weak reference to a view is not enough: a slice, a cast or an array made from it
-outlives it. The object behind all of them lives exactly as long as the last one, so its
-end is the end of the lease (MC-35). The garbage collector must not know that object: in
-a cycle it calls the callbacks of weak references first, and only then ``__del__``, in
-which a program may still read the view, or keep it.
+`lend` returns a view that reports its end, and that of all views made from it. A weak
+reference to a view is not enough: a slice, a cast or an array made from it outlives it.
+The object behind all of them lives exactly as long as the last one, so its end is the
+end of the lease (MC-35). The garbage collector must not know that object: in a cycle it
+calls the callbacks of weak references first, and only then ``__del__``, in which a
+program may still read the view, or keep it.
 
 That object gives no way to write (MC-34). Since Python 3.12 any class can be one. In
 3.11 only `ctypes` can make an object with a buffer at an address. It refuses item
@@ -13,11 +14,10 @@ read-only. Rejected: a mapping of its own for each lease, which such a write cou
 harm. To map 1 MiB and copy it out took 230 µs, against 35 µs with a mapping that stays,
 since the pages of a new mapping are entered anew.
 
-`open_memory`: opens the shared memory of another process of this machine.
-
-That process states the number of its descriptor; the kernel reports its process number.
-Rejected: to send the descriptor over the link. Then each read of the link would have to
-ask for descriptors, which makes all messages slower. This way the recipient also gets a
+`open_memory` opens the shared memory of another process of this machine. That process
+states the number of its descriptor; the kernel reports its process number. Rejected: to
+send the descriptor over the link. Then each read of the link would have to ask for
+descriptors, which makes all messages slower. This way the recipient also gets a
 descriptor that it cannot write.
 """
 

@@ -1,4 +1,4 @@
-"""`FreeQueue`: the free control blocks of one kind, first in, first out."""
+"""The queues of control blocks: of free ones, and of the messages of one recipient."""
 
 from __future__ import annotations
 

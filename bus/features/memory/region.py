@@ -10,10 +10,9 @@ control blocks first, then the direct control blocks (DCBs), then the indirect o
 Every position is a function of an index, so no pointer into the data is stored (MC-2).
 The control region can be mapped and read without the data region (MC-1).
 
-`ControlRegion`: the control blocks of a pool, by index.
-
-The owner of the pool has a writable region. A recipient may map it read-only, to check
-the generations of its descriptors (MC-22).
+`ControlRegion` has the control blocks by index, and `DataRegion` the buffers. The owner
+of the pool has writable regions. A recipient may map the control region read-only, to
+check the generations of its descriptors (MC-22).
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ memory, or has not answered yet that it can (MC-38), or holds its share of it, o
 there is no room (MC-29). So a lack of shared memory makes no sender wait, and no
 message fail.
 
-`TaskLoans`: the buffers of the arena that tasks of this process write in place.
-
-A task gets a writable view. When it sends the message, the payload is a read-only view
-of the same bytes, which stays in this process until no code, no queue and no relay
-needs the message any more. The loan lasts as long as any of these views (MC-35), so its
+`TaskLoans` are the buffers of the arena that tasks of this process write in place. A
+task gets a writable view. When it sends the message, the payload is a read-only view of
+the same bytes, which stays in this process until no code, no queue and no relay needs
+the message any more. The loan lasts as long as any of these views (MC-35), so its
 buffer is not used for other bytes meanwhile.
 """
 

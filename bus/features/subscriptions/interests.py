@@ -3,11 +3,10 @@
 A specification is kept, never expanded. It is matched against each name when that name
 is registered, so that it covers later tasks, too (AMO-27).
 
-`SpecificationTrie`: look-up of the specifications that match a name.
-
-Patterns with the same beginning share their first nodes. A name is walked once, segment
-by segment, along all nodes that its beginning may lead to. The cost depends on the
-patterns that match that beginning, never on the number of specifications.
+`SpecificationTrie` looks up the specifications that match a name. Patterns with the
+same beginning share their first nodes. A name is walked once, segment by segment, along
+all nodes that its beginning may lead to. The cost depends on the patterns that match
+that beginning, never on the number of specifications.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ last.
 If the process that forwards departures is lost, each task is in doubt until its own
 process confirms it through another one, or until a time limit has passed (BUS-DEREG-2).
 
-`RemotePresence`: which tasks of other processes are present (BUS-DEREG-2).
-
-A process learns of remote tasks from its joined peers, and these also announce their
-departures: a slave from its master, a master from its slaves and from the masters of
-other machines. If such a peer is lost, no process announces these departures any more.
-So each of its tasks is in doubt until another peer confirms it, and counts as departed
-if none does in time.
+`RemotePresence` decides which tasks of other processes are present. A process learns of
+remote tasks from its joined peers, and these also announce their departures: a slave
+from its master, a master from its slaves and from the masters of other machines. If
+such a peer is lost, no process announces these departures any more. So each of its
+tasks is in doubt until another peer confirms it, and counts as departed if none does in
+time.
 
 A master withdraws such a task of another machine from its slaves (UNEXPORT): they know
 it from this master, which is not lost. ELIMINATE would state a certain departure.

@@ -5,18 +5,15 @@ for the other. A frame that finds no room is counted and left out. The comm thre
 the monitor only while it has a listener. So monitoring takes a bounded part of a
 process's time, however many frames its links carry.
 
-`facts` and `messages`: the contents of a frame, as plain and readable values.
-
+`facts` and `messages` return the contents of a frame as plain and readable values.
 Frames refer to tasks by relay numbers, and carry bodies as bytes. Here tasks have
 names, and the bytes of bodies are counted. Payloads are in neither.
 
-`MonitorLeases`: the frame monitor's listeners, and their leases (OPEN-12).
-
-A task listens by a command ``{"frames": [...]}`` to the inspector of the process, with
-the names of frame types, or none for all. The answer holds the frames noted since its
-last such command, and the number of frames left out. ``{"frames": None}`` ends the
-lease. It also ends after `LEASE_S` seconds without a command, since a listener may be
-killed.
+`MonitorLeases` has the listeners of the monitor, and their leases (OPEN-12). A task
+listens by a command ``{"frames": [...]}`` to the inspector of the process, with the
+names of frame types, or none for all. The answer holds the frames noted since its last
+such command, and the number of frames left out. ``{"frames": None}`` ends the lease. It
+also ends after `LEASE_S` seconds without a command, since a listener may be killed.
 
 Any process that may join the bus may ask, as for everything that an inspector reports.
 The contents of messages are never reported.

@@ -1,4 +1,4 @@
-"""``bus top``: a refreshed table of the activity of each process of a live bus."""
+"""``bus tree``, ``bus list`` and ``bus top``: a live bus, its names, its activity."""
 
 from __future__ import annotations
 

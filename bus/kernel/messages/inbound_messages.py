@@ -1,13 +1,11 @@
 """`InboundMessages`: messages of other processes, from their frame to their task.
 
-The numbers of its stream ensure that each message is accepted once. It is then given
-to its addressee. A message from or to a deregistered task is a stray. Extractions by
-tasks are recorded here too, so that the sender's process is informed.
+The numbers of its stream ensure that each message is accepted once. It is then given to
+its addressee. A message from or to a deregistered task is a stray. Extractions by tasks
+are recorded here too, so that the sender's process is informed.
 
-`InboundCommands`: received commands of a batch, on their way to their task.
-
-Most batches hold commands of one task for one other task, which are then looked up only
-once.
+`InboundCommands` are the commands of one batch. Most batches hold commands of one task
+for one other task, which are then looked up only once.
 """
 
 from __future__ import annotations

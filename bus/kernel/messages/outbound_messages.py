@@ -1,13 +1,11 @@
 """`OutboundMessages`: outbound messages to tasks of other processes.
 
 Each message is in exactly one place, even if links and processes fail: parked, queued
-in a relay, under way, or with its addressee. `UndeliveredMessages` decides on those
-whose relay ends.
+in a relay, under way, or with its addressee.
 
-`UndeliveredMessages`: outbound messages whose relay ends before they are extracted.
-
-If its relay is released, a message never put on a link is sent elsewhere. A message put
-on a link and not extracted is sent elsewhere if its addressee deregistered cleanly and
+`UndeliveredMessages` decides on those whose relay ends before they are extracted. If
+its relay is released, a message never put on a link is sent elsewhere. A message put on
+a link and not extracted is sent elsewhere if its addressee deregistered cleanly and
 reported its last extraction (BUS-DEREG-4). It is in doubt if the addressee's process is
 lost (BUS-MOVE-8). It fails if that process refuses it (BUS-MSG-20).
 """

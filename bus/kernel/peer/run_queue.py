@@ -3,14 +3,11 @@
 It knows neither the link nor the flow control: its caller states how many messages and
 bytes may leave it.
 
-`AnswerBacklog`: the bound on the answers that wait for one process.
+`AnswerBacklog` is the bound on the answers that wait for one process: windows limit
+requests, but not a peer that sends requests and reads no answers.
 
-Windows limit requests, but not a peer that sends requests and reads no answers.
-
-`RelayPeer`: the interface of a peer to the relays of its tasks.
-
-`bus.kernel.peer.peer.Peer` implements it. A peer has relays, and each relay calls its
-peer; this interface keeps `relay` from importing `peer`.
+`RelayPeer` is the interface of a peer to the relays of its tasks; `Peer` implements it.
+A peer has relays, and each relay calls its peer; so `relay` need not import `peer`.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@ tested and recorded in one call, before any of it is handed over (AMO-7, AMO-8).
 message is never handed over again, whatever happens to it afterwards. This class only
 takes decisions: it uses no clock, no link and no lock. One thread at a time calls it.
 
-`MissingTable`: the numbers of one stream that were skipped and have not arrived.
-
-The table holds sorted disjoint ranges (AMO-11): a jump of any width costs one entry,
-and bisection finds a number to look up or remove. It grows only at its upper end, where
-the stream continues, and shrinks anywhere. It has no notion of epochs or windows.
+`MissingTable` has the numbers of the stream that were skipped and have not arrived, as
+sorted disjoint ranges (AMO-11): a jump of any width costs one entry, and bisection
+finds a number to look up or remove. It grows only at its upper end, where the stream
+continues, and shrinks anywhere. It has no notion of epochs or windows.
 """
 
 from __future__ import annotations

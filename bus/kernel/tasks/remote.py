@@ -1,4 +1,4 @@
-"""The interfaces of a process manager to what lies above it.
+"""The interfaces of a process manager to the layers above it.
 
 `Remote` stands for the other processes of its bus; the `TaskAnnouncer` implements it.
 The manager of a process that is alone on its bus has none. `Audiences` and `AnyMachine`

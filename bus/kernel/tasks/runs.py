@@ -1,15 +1,14 @@
-"""`InboundRun`: messages that arrived together from one task of another process.
+"""Runs: messages of one task to or from another process, kept as one object.
 
-They are commands, or notifications for one subscriber, and differ only in their
-payloads. So they are kept as one object until they are read one by one, and shared work
-is done once for all. An iterator knows how many were read. Advancing it is a single
-fast step that no interrupt can split. Under the policy `drop-oldest`, where other
-threads drop messages out of a run, `bus.process.account` advances it.
+An `InboundRun` has messages that arrived together. They are commands, or notifications
+for one subscriber, and differ only in their payloads. They are read one by one, and
+shared work is done once for all. An iterator knows how many were read. Advancing it is
+a single fast step that no interrupt can split. Under the policy `drop-oldest`, where
+other threads drop messages out of a run, `bus.process.account` advances it.
 
-`OutboundRun`: a run of messages on their way to another process.
-
-A run is from one task, for one relay. Most runs hold one message. Successive commands
-that differ only in their payloads share a run, since they all need the same processing.
+An `OutboundRun` has messages on their way to another process, for one relay; most runs
+hold one. Successive commands that differ only in their payloads share a run, since they
+all need the same processing.
 """
 
 from __future__ import annotations

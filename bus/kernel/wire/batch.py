@@ -5,11 +5,10 @@ body, then all bodies. A received frame is checked in one pass, before anything 
 list of those lengths is made from it. It is rejected or accepted as a whole. The runs
 of a long batch are made on first access.
 
-A batch of one message, packed and unpacked in one step (BUS-CHAN-6).
-
+`encode_single` and `decode_single` pack and unpack a batch of one message in one step.
 A message that arrives alone is mostly a question or its answer, and a task waits for
-it. The bytes are those of `bus.kernel.wire.batch`, which reads and checks every frame
-that is not as simple.
+it. The bytes are the same; `decode_single` returns None for each frame that is not as
+simple.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ other frame is one MessagePack map. For any input, no error but `WireError` is r
 The result takes at most twice the length of the input and 64 KiB: control frames are
 short, and the runs of long batches are made on first access.
 
-`FrameReader`: data that arrives on one link, assembled into frames.
-
-The body of a long message is a frame of its own, behind the one that announces it. So
-its bytes are never copied: the callback gets the object that the link hands over.
+`FrameReader` assembles the data that arrives on one link into frames. The body of a
+long message is a frame of its own, behind the one that announces it. So its bytes are
+never copied: the callback gets the object that the link hands over.
 """
 
 from __future__ import annotations

@@ -1,20 +1,10 @@
 """`ControlFrame`: the frames between managers, each type with a number (BUS-WIRE-2).
 
-Each type has a struct of the same name in `link_frames`, `task_frames`, `stream_frames`
-or `memory_frames`. Keys may be added to a struct, with a default; an existing key keeps
-its meaning. MSG, the frame of messages, is in `batch`.
-
-Frames about the link itself, and the process behind it (BUS-WIRE-2).
-
-The docstring of each frame names the clauses that need its fields.
-
-Frames about a stream of messages, other than the messages (BUS-WIRE-2).
-
-The docstring of each frame names the clauses that need its fields.
-
-Frames about tasks: registrations, searches and subscriptions (BUS-WIRE-2).
-
-The docstring of each frame names the clauses that need its fields.
+Each type has a struct of the same name: first those about the link and the process
+behind it, then those about a stream of messages, then those about tasks. The docstring
+of each names the clauses that need its fields. Keys may be added to a struct, with a
+default; an existing key keeps its meaning. MSG, the frame of messages, is in `batch`. A
+feature registers the structs of its own types in `codec`.
 """
 
 from __future__ import annotations

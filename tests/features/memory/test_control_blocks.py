@@ -30,7 +30,7 @@ LONGS = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 2**64 - 1]))
 FIELDS = st.fixed_dictionaries(
     {name: LONGS if name == "total_bytes" else WORDS for name in BlockFields._fields}
 )
-# As the head of `control_block` draws them.
+# As the head of `blocks` draws them.
 OFFSETS = {
     "dup": 0,
     "bytes_used": 4,
