@@ -146,7 +146,9 @@ def _is_library(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__", "")
     known = _known.get(name)
     if known is None:
-        known = _known[name] = name.startswith(_LIBRARY)
+        # A verb is a program, although it stands with its feature.
+        known = name.startswith(_LIBRARY) and not name.endswith("verb")
+        _known[name] = known
     return known
 
 
