@@ -550,9 +550,13 @@ class _WaitableLink:
                     host.leased = None  # last: see `ThreadManager.return_lease`
                 break
         except BaseException:
-            host.return_lease()
-            if reading:
-                driver.abort_link(fast_path.link)
+            try:
+                # First: once the lease is returned, the comm thread reads on, and the
+                # peer would not resend the frames that this thread had read.
+                if reading:
+                    driver.abort_link(fast_path.link)
+            finally:
+                host.return_lease()
             raise
         if lease.ended:
             driver.check_link(fast_path.link)

@@ -353,6 +353,12 @@ class ThreadManager:
                     self._drain_inbox(now)  # without waiting
                 # A plain statement before the jump back: see `_sync.Lock`.
                 scheduler.running = None
+        except BaseException:
+            # An interrupt may have struck between the removal of a message from its
+            # mailbox and the note for its sender that the task has taken it.
+            if self.main and self.on_internal_error is not None:
+                self.on_internal_error()
+            raise
         finally:
             scheduler.running = scheduler.since = None
         return turns

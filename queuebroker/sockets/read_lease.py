@@ -123,7 +123,8 @@ class ReadLease:
         with elsewhere.lock:
             elsewhere.arrived.leave(sleeper)
         with connection.lock:
-            connection.link.yield_locked(wanted=True)
-            self._owner = None
+            if self._owner is elsewhere:  # no other has taken it since the check above
+                connection.link.yield_locked(wanted=True)
+                self._owner = None
         if connection.deferred:
             connection.settle()

@@ -11,7 +11,10 @@ import pytest
 import bus as bus_package
 import queuebroker
 from bus import BusConfig, CommandTimeoutError, Response, Role
+from bus.api.receiver import Receiver
 from bus.kernel.wire import Batch
+from bus.process.fast_path_driver import FastPathDriver
+from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -264,6 +267,77 @@ def test_a_thread_that_waits_at_a_link_detects_the_departure_of_the_peer(
     talk.near.register("echo", on_command=echo)
     assert waiting.address.module == "waiting"
     assert talk.near.call("echo", 3, timeout=LIMIT_S) == 3
+
+
+@clause("AMO-23", "BUS-CHAN-7")
+def test_an_interrupted_thread_ends_the_link_before_it_returns_the_lease(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the comm thread may read the next frame of the link.
+
+    Then the peer does not resend the frames that the interrupted thread had read: an
+    answer to another task used to be lost.
+    """
+    order, receive = list[str](), FastPathDriver.receive
+    abort, give_back = FastPathDriver.abort_link, ThreadManager.return_lease
+
+    def interrupted(driver: FastPathDriver, *arguments: Any) -> Any:
+        if order or arguments[-1] is not talk.here._manager or not arguments[-2]:
+            return receive(driver, *arguments)
+        raise KeyboardInterrupt
+
+    def aborts(driver: FastPathDriver, link: int) -> None:
+        order.append("the link ends")
+        abort(driver, link)
+
+    def gives_back(host: ThreadManager) -> None:
+        if host is talk.here._manager and host.leased is not None:
+            order.append("the lease is returned")
+        give_back(host)
+
+    talk.warm()
+    with monkeypatch.context() as patch:
+        patch.setattr(FastPathDriver, "receive", interrupted)
+        patch.setattr(FastPathDriver, "abort_link", aborts)
+        patch.setattr(ThreadManager, "return_lease", gives_back)
+        with pytest.raises(KeyboardInterrupt):
+            talk.ask()
+
+    assert order[:2] == ["the link ends", "the lease is returned"]
+    assert talk.ask(1) == 1
+
+
+@clause("BUS-FLOW-4", "BUS-RELAY-11", "BUS-FLOW-7")
+def test_a_message_whose_extraction_is_interrupted_takes_no_room_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An interrupt strikes after its removal from the mailbox, and before the note.
+
+    The peer used to send that task nothing more once a window was full.
+    """
+    extract, struck = Receiver._extract, list[bool]()
+
+    def interrupted(receiver: Receiver, message: Incoming) -> bool:
+        if message._to is asker._entry and not struck:
+            struck.append(True)
+            raise KeyboardInterrupt
+        return extract(receiver, message)
+
+    with processes(2, BusConfig(window=4)) as [far, near]:
+        server = far.register("server", thread=far.thread())
+
+        def serve(message: Incoming) -> Any:
+            server.command("asker", message.payload)
+            return message.payload
+
+        server.on_command(serve)
+        asker = near.register("asker", thread=near.here(), on_command=lambda _: None)
+        monkeypatch.setattr(Receiver, "_extract", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            asker.call("server", 0, timeout=LIMIT_S)
+        for number in range(9):
+            assert asker.call("server", number, timeout=LIMIT_S) == number
+    assert struck
 
 
 @pytest.mark.deep

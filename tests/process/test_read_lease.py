@@ -10,13 +10,14 @@ import pytest
 from bus.process.inbox import Inbox
 from bus.process.link_poller import ParkedPoller
 from queuebroker import _sync
+from queuebroker.sockets.link import Link
 from specs.clauses import clause
 from tests.pairs import queue_pair
 from tests.process.test_link_poller import Sockets
 from tests.support import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus.process.link_poller import ReadLease
     from queuebroker.channel.message_queue import MessageQueue
@@ -179,6 +180,54 @@ def test_to_leave_twice_takes_it_from_no_other_thread(led: Led) -> None:
 
     assert other.arrived.asleep
     assert not led.lease.take(led.inbox)
+    led.far.send(b"x")
+    led.lease.sleep(None)
+    assert led.lease.read() == [b"x"]
+    led.lease.leave(other)
+
+
+class Entered:
+    """A lock that calls a function once, before it is taken."""
+
+    def __init__(self, before: Callable[[], object]) -> None:
+        self._lock, self._before = _sync.Lock(), [before]
+
+    def __enter__(self) -> None:
+        while self._before:
+            self._before.pop()()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@clause("QB-ERR-9", "BUS-CHAN-7")
+def test_an_interrupted_thread_leaves_the_lease_of_the_thread_that_takes_it_meanwhile(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call of `leave` yielded the lease, and was interrupted.
+
+    The second call used to yield that of the other thread, if this took it between the
+    check of the owner and the lock.
+    """
+    other = Inbox()
+    yields = Link.yield_locked
+
+    def interrupted(link: Link, *, wanted: bool) -> None:
+        monkeypatch.setattr(Link, "yield_locked", yields)
+        yields(link, wanted=wanted)
+        raise KeyboardInterrupt
+
+    assert led.lease.take(led.inbox)
+    monkeypatch.setattr(Link, "yield_locked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        led.lease.leave(led.inbox)
+    taken = list[bool]()
+    led.inbox.lock = Entered(lambda: taken.append(led.lease.take(other)))  # type: ignore[misc, assignment]
+    led.lease.leave(led.inbox)
+
+    assert taken == [True]
+    assert not led.lease.take(Inbox())
     led.far.send(b"x")
     led.lease.sleep(None)
     assert led.lease.read() == [b"x"]
