@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from bus.kernel.peer.delayed_acks import DelayedAcks
 from bus.kernel.peer.relay import AUDIENCE
 from bus.kernel.streams.incoming_stream import Acknowledgement
@@ -104,3 +106,19 @@ def test_a_new_link_sets_the_alarm_for_an_extraction_before_it() -> None:
     acks.on_link_open()
 
     assert alarm.at <= NOW + DELAY_S
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-11")
+@pytest.mark.parametrize(("count", "size"), [(4, 1), (1, 500), (2, 250)])
+def test_half_a_window_of_notifications_is_urgent(count: int, size: int) -> None:
+    """Their sender would wait for room, or drop notifications."""
+    acks = DelayedAcks(CONFIG, new_alarm())
+    for number in range(1, count):
+        notified(acks, number, NOW, size)
+        assert not acks.is_urgent
+    notified(acks, count, NOW, size)
+
+    assert acks.is_urgent
+    assert acks.is_due(NOW)
+    acks.take(1, 1)
+    assert not acks.is_urgent

@@ -180,3 +180,24 @@ def test_numbers_end_below_two_to_the_64th() -> None:
     for first, messages, floor in ((NUMBERS, ["z"], 1), (0, ["w"], 0), (9, [], 2**65)):
         with pytest.raises(WireError):
             stream.accept(first, messages, floor)
+
+
+@clause("AMO-5", "AMO-10")
+@pytest.mark.parametrize("strict", [False, True])
+def test_messages_that_follow_without_a_gap_are_accepted_at_once(strict: bool) -> None:
+    """If there is a gap below it, or the floor abandons a message, it is checked."""
+    stream: IncomingStream[int] = IncomingStream(
+        window=WINDOW, ranges_max=RANGES, strict=strict
+    )
+    assert stream.accept_next(1, 0, 1)
+    assert stream.accept_next(1, 4, 1)
+    assert stream.accept_next(5, 3, 5)
+    assert not stream.accept_next(7, 3, 5)  # already accepted
+    assert not stream.accept_next(9, 3, 5)
+    assert not stream.accept_next(8, 3, 9)
+    assert (stream.next, stream.accepted, stream.given_up) == (8, 7, 0)
+
+    assert stream.accept(9, [9], 5) == []
+    assert not stream.accept_next(10, 1, 5)
+    assert stream.accept(8, [8], 5) == [8, 9]
+    assert stream.accept_next(10, 1, 5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bus.kernel.streams.incoming_stream import Acknowledgement
@@ -188,3 +190,40 @@ def test_a_stream_goes_on_where_a_lost_link_left_it(
     streams.close("s", 1, 5, NOW)
     assert streams.open("s", 1).has == Acknowledgement(5)
     assert streams.accept("s", 1, ME, 2, ["b"], 1) == []
+
+
+@clause("AMO-23", "AMO-24", "AMO-10", "AMO-12")
+@pytest.mark.parametrize("seed", range(20))
+def test_over_a_link_that_loses_a_third_each_way_each_message_has_one_fate(
+    seed: int,
+) -> None:
+    """Handed over once and in order, or abandoned and reported to its sender."""
+    rng = random.Random(seed)
+    streams: IncomingStreams[int] = IncomingStreams(
+        ME, window=16, ranges_max=16, life_s=LIFE_S, ended_max=3
+    )
+    sender: OutgoingStream[int] = OutgoingStream(1, window=16)
+    streams.open("s", 1)
+    handed: list[int] = []
+    received: list[int] = []
+    expired: list[int] = []
+    count = 300
+
+    for now in range(10_000):
+        while sender.room and sender.next <= count:
+            sender.send(sender.next, now + rng.randrange(3, 40))
+        for number, message in sender.outstanding():
+            if rng.random() < 0.7:
+                taken = streams.accept("s", 1, ME, number, [message], sender.floor)
+                assert not isinstance(taken, Refusal)
+                handed += taken
+                if rng.random() < 0.7:
+                    received += sender.acknowledge(streams.acknowledgement("s"))
+        expired += sender.expire(now)
+        if sender.next > count and not len(sender):
+            break
+    handed += streams.close("s", 1, sender.floor, NOW)
+
+    assert handed == sorted(set(handed))
+    assert sorted(received + expired) == list(range(1, count + 1))
+    assert set(received) <= set(handed)

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus.errors import UnresolvedError
+from bus.errors import (
+    AddresseeGoneError,
+    BusFullError,
+    NameTakenError,
+    UnresolvedError,
+)
 from bus.features.subscriptions.local_subscriptions import subscriptions_of
+from bus.features.subscriptions.presence import PresenceReport
 from bus.kernel.tasks.actions import Fail, Open
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.model.address import Address
-from bus.model.message import Incoming
+from bus.model.message import Incoming, Kind, Presence
 from bus.model.registration import Visibility
 from bus.model.specification import Specification
 from specs.clauses import clause
@@ -264,3 +270,133 @@ def test_each_of_many_messages_that_a_departed_task_returns_expires() -> None:
 
     assert given_up(one, NOW + RESOLVE_S) == [*range(200)]
     assert len(one.parked) == 0
+
+
+@clause("BUS-NAME-7")
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("second_private", [False, True])
+def test_a_name_is_taken_once_in_a_process(private: bool, second_private: bool) -> None:
+    """Whether the tasks are public or private; the first task is not affected."""
+    one = manager()
+    first, _ = register(one, "c", private=private)
+
+    with pytest.raises(NameTakenError) as refused:
+        register(one, "c", private=second_private)
+
+    assert refused.value.name == "c"
+    assert one.table.named("c") is first
+
+
+@clause("BUS-ROUTE-20", "BUS-MOVE-5")
+def test_a_new_public_task_is_opened_with_the_parked_messages() -> None:
+    """In order, and with nothing else; a private task is opened with no messages."""
+    one = manager()
+    for payload in (1, 2):
+        assert one.park("c", command("c", payload), NOW) is None
+    one.park("d", command("d", 3), NOW)
+
+    _, private = register(one, "d", private=True)
+    _, public = register(one, "c")
+
+    assert [payloads(action.messages) for action in private] == [[]]
+    assert [payloads(action.messages) for action in public] == [[1, 2]]
+    assert one.parked.waiting() == {"d": 1}
+
+
+@clause("BUS-DEREG-8")
+@pytest.mark.parametrize("private", [False, True])
+def test_unread_commands_fail_if_their_task_deregisters_for_good(private: bool) -> None:
+    """Only commands: no error is reported for an unread notification."""
+    one = manager()
+    entry, _ = register(one, "c", private=private)
+    one.leave(entry)
+    lost = command("c", 1)
+    notification = new_message(2, kind=Kind.NOTIFICATION)
+
+    (failed,) = one.on_emptied(entry, [lost, notification], NOW, final=not private)
+
+    assert isinstance(failed, Fail)
+    assert failed.message is lost
+    assert isinstance(failed.error, AddresseeGoneError)
+    assert len(one.parked) == 0
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize(
+    ("names", "what"), [("cc", "the parked list of 'c'"), ("cd", "the parked list")]
+)
+def test_the_parked_list_is_bounded(names: str, what: str) -> None:
+    """Per name and in total; a refused message is not parked."""
+    one = manager(per_name=1 if names == "cc" else 5, in_all=5 if names == "cc" else 1)
+    one.park(names[0], command(names[0], 1), NOW)
+
+    with pytest.raises(BusFullError) as refused:
+        one.park(names[1], command(names[1], 2), NOW)
+
+    assert (refused.value.what, refused.value.limit) == (what, 1)
+    assert len(one.parked) == 1
+
+
+@clause("BUS-MSG-5")
+def test_a_subscriber_receives_from_notifiers_that_register_later_or_again() -> None:
+    """Each subscriber once, in the order in which the tasks subscribed (AMO-28)."""
+    one = manager()
+    a, _ = register(one, "a")
+    b, _ = register(one, "b")
+    pattern = Asked(b, Specification.parse("news/*"))
+    plain = Asked(a, Specification.parse("news/x"))
+    again = Asked(b, Specification.parse("news/x"))
+    for each in (pattern, plain, again):
+        subscriptions_of(one).subscribe(each)
+
+    for _ in range(2):
+        news, _ = register(one, "news/x")
+        received = [(each.entry, each.subscriptions) for each in news.audience]
+        assert received == [(b, (pattern, again)), (a, (plain,))]
+        one.leave(news)
+        one.on_emptied(news, [], NOW, final=False)
+
+
+@clause("BUS-MSG-5", "BUS-DEREG-10")
+def test_a_subscriber_that_unsubscribes_or_deregisters_receives_no_more() -> None:
+    """Even from present notifiers; a pattern for another machine never matches."""
+    one = manager()
+    a, _ = register(one, "a")
+    b, _ = register(one, "b")
+    news, _ = register(one, "news")
+    mine = Asked(a, Specification.parse("ism://here/news"))
+    theirs = Asked(b, Specification.parse("news"))
+    elsewhere = Asked(b, Specification.parse("ism://there/news"))
+    for each in (mine, theirs, elsewhere):
+        subscriptions_of(one).subscribe(each)
+    assert [each.entry for each in news.audience] == [a, b]
+
+    assert subscriptions_of(one).unsubscribe(mine)
+    assert not subscriptions_of(one).unsubscribe(mine)
+    assert [each.entry for each in news.audience] == [b]
+    one.leave(b)
+    assert news.audience == ()
+
+
+@clause("BUS-DEREG-10")
+def test_a_watcher_is_notified_of_present_new_and_departed_tasks() -> None:
+    """Only public tasks, until the watcher cancels or deregisters."""
+    one = manager()
+    here, _ = register(one, "x/1")
+    watcher, _ = register(one, "w")
+    watch = Asked(watcher, Specification.parse("x/*"))
+
+    def reports(actions: list[Any]) -> list[tuple[str, bool]]:
+        news = [action for action in actions if isinstance(action, PresenceReport)]
+        assert all((each._to, each.watch) == (watcher, watch) for each in news)
+        assert all(isinstance(each.presence, Presence) for each in news)
+        return [(each.presence.address.module, each.presence.here) for each in news]
+
+    assert reports(subscriptions_of(one).watch(watch)) == [("x/1", True)]
+    other, actions = register(one, "x/2")
+    assert reports(actions) == [("x/2", True)]
+    assert reports(register(one, "x/3", private=True)[1]) == []
+    assert reports(one.leave(here)) == [("x/1", False)]
+    assert subscriptions_of(one).unwatch(watch)
+    assert not subscriptions_of(one).unwatch(watch)
+    assert reports(one.leave(other)) == []

@@ -547,3 +547,47 @@ def test_extractions_are_settled_for_each_task_that_has_none_unread() -> None:
     assert peer.acks.extracted == {3: 30}
     assert peer.settle_receipts(lambda _: True, 0.0)
     assert peer.acks.extracted == {2: 20, 3: 30}
+
+
+@clause("BUS-RELAY-11")
+def test_a_window_is_filled_by_as_much_of_an_outbound_run_as_fits() -> None:
+    """In messages and in bytes; only the last message may exceed the bytes."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [4] * 9)
+    machine.what_may_goes()
+    machine.the_window_holds()
+    assert (machine.relay.under_way, machine.relay.queued) == (WINDOW, 3)
+
+    machine = RelayMachine()
+    machine.several_are_posted(1, [15] * 9)
+    machine.what_may_goes()
+    machine.the_window_holds()
+    assert (machine.relay.under_way, machine.relay.queued) == (3, 6)
+
+
+@clause("BUS-RELAY-9")
+def test_extracted_messages_of_an_outbound_run_are_released() -> None:
+    """The other messages keep their numbers."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [4, 5, 6, 7])
+    machine.what_may_goes()
+
+    machine.relay.on_extracted(2)
+    assert machine.relay.counters.taken == 2
+
+    ((first, rest),) = machine.relay.unacked
+    assert (first, [len(each) for each in rest.bodies], rest.size) == (3, [6, 7], 13)
+    assert (machine.relay.under_way, machine.relay.unacked_bytes) == (2, 13)
+
+
+@clause("BUS-FLOW-6")
+def test_one_message_of_an_outbound_run_makes_room_for_another() -> None:
+    """The oldest one; the others of its run keep their places."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [4, 5, 6])
+
+    machine.the_oldest_is_dropped()
+
+    machine.all_is_where_it_would_be_one_by_one()
+    machine.what_is_counted_is_there()
+    assert machine.relay.queued == 2

@@ -353,3 +353,47 @@ def test_a_session_takes_another_epoch_only_before_it_is_open() -> None:
     with pytest.raises(WireError, match="knows epoch 10, sent is 9"):
         one.renew(11)
     assert one.epoch == 9
+
+
+@clause("BUS-RELAY-10")
+def test_messages_that_queue_up_together_are_sent_in_one_frame() -> None:
+    """A control frame in between splits them, and keeps its place."""
+    one = session()
+    link_up(one)
+
+    for body in (b"a", b"b"):
+        one.send(3, [outbound_run([body])])
+    one.send_control(gone(1))
+    one.send(3, [outbound_run([b"c"])])
+
+    assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
+    assert one.flush(NOW) == []
+
+
+@clause("BUS-RELAY-10")
+@pytest.mark.parametrize(
+    ("last", "heard", "again"),
+    [
+        (0, 0, [1, (1, [b"a"]), 2, (2, [b"b"]), 3]),
+        (1, 1, [2, (2, [b"b"]), 3]),
+        (1, 2, [(2, [b"b"]), 3]),
+        (2, 3, []),
+    ],
+)
+def test_a_new_link_resends_undelivered_frames_in_their_order(
+    last: int, heard: int, again: list[object]
+) -> None:
+    one = session()
+    link_up(one)
+    one.send_control(gone(1))
+    one.send(3, [outbound_run([b"a"])])
+    one.send_control(gone(2))
+    one.send(3, [outbound_run([b"b"])])
+    one.send_control(gone(3))
+    one.flush(NOW)
+    one.detach()
+
+    frame = link_up(one, 2, known=5, last=last, heard=heard)
+
+    assert (frame.epoch, frame.known) == (5, 7)
+    assert said(one.flush(NOW)) == again

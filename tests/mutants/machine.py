@@ -71,12 +71,18 @@ class Folder:
         return sorted(str(file.relative_to(LIBRARY)) for file in found)
 
 
-_BUS_TESTS: Final = ("tests/kernel", "tests/simulate", "tests/process", "tests/bus")
+_BUS_TESTS: Final = (
+    *("tests/kernel", "tests/simulate", "tests/process", "tests/bus"),
+    *("tests/features/machines", "tests/features/subscriptions"),
+    "tests/features/durable",
+)
 FOLDERS: Final = {
     "queuebroker/channel": Folder(
         ("queuebroker/channel",), ("tests/queuebroker", "tests/spec"), 60
     ),
-    "bus/kernel/streams": Folder(("bus/kernel/streams",), ("tests/kernel",), 60),
+    "bus/kernel/streams": Folder(
+        ("bus/kernel/streams",), ("tests/kernel", "tests/features/durable"), 60
+    ),
     "bus/kernel/wire": Folder(("bus/kernel/wire",), ("tests/kernel",), 60),
     "bus/kernel/peer": Folder(("bus/kernel/peer",), _BUS_TESTS, 60),
     "bus/kernel/links": Folder(
@@ -90,10 +96,7 @@ FOLDERS: Final = {
             "bus/features/subscriptions/remote_subscriptions.py",
             "bus/features/machines/machine_dialler.py",
         ),
-        (
-            *_BUS_TESTS,
-            *("tests/features/machines", "tests/features/subscriptions"),
-        ),
+        _BUS_TESTS,
         60,
     ),
     "bus/kernel/tasks": Folder(("bus/kernel/tasks",), _BUS_TESTS, 60),
