@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from bus.kernel.peer import peer as peer_module
 from bus.kernel.peer.peer import Peer
 from bus.kernel.peer.relay import Relay
 from bus.kernel.peer.run_queue import RelayCounters
@@ -591,3 +592,53 @@ def test_one_message_of_an_outbound_run_makes_room_for_another() -> None:
     machine.all_is_where_it_would_be_one_by_one()
     machine.what_is_counted_is_there()
     assert machine.relay.queued == 2
+
+
+@clause("BUS-RELAY-11")
+def test_the_bytes_under_way_leave_less_room_for_the_next_outbound_run() -> None:
+    """Only the last message that fits may exceed the bytes of the window."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [WINDOW_BYTES - 5])
+    machine.what_may_goes()
+
+    machine.several_are_posted(2, [4] * (WINDOW - 1))
+    machine.what_may_goes()
+
+    machine.the_window_holds()
+    assert (machine.relay.under_way, machine.relay.queued) == (3, WINDOW - 3)
+
+
+@clause("BUS-FLOW-7")
+def test_only_the_latest_departures_of_a_peer_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many of its tasks deregister, the memory is bounded."""
+    monkeypatch.setattr(peer_module, "_DEPARTED_MAX", 3)
+    peer = RelayMachine().peer
+
+    for number in range(1, 6):
+        peer.depart(number)
+
+    assert [each for each in range(1, 6) if peer.has_departed(each)] == [3, 4, 5]
+
+
+@clause("BUS-FLOW-3")
+def test_the_gap_of_a_dropped_notification_is_added_to_that_before_it() -> None:
+    """The next notification reports all that are missing."""
+    peer = RelayMachine().peer
+    dropped = replace(notification(1, 3), gap=2)
+
+    peer.count_dropped(dropped)
+
+    assert peer._gaps[dropped.relay] == len(dropped.bodies) + 2
+
+
+@clause("AMO-20", "BUS-RELAY-9")
+def test_a_restarted_process_has_no_receipts_of_its_previous_incarnation() -> None:
+    peer = RelayMachine().peer
+    task: Any = SimpleNamespace(relay=1)
+    peer.receipts(task).expect(20)
+
+    peer.forget()
+
+    assert peer.settle_receipts(lambda _: False, 0.0)  # there is nothing to settle
