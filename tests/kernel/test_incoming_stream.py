@@ -201,3 +201,22 @@ def test_messages_that_follow_without_a_gap_are_accepted_at_once(strict: bool) -
     assert not stream.accept_next(10, 1, 5)
     assert stream.accept(8, [8], 5) == [8, 9]
     assert stream.accept_next(10, 1, 5)
+
+
+@clause("AMO-3", "BUS-FLOW-7")
+def test_each_message_that_comes_again_is_counted_as_refused() -> None:
+    stream = IncomingStream[int](window=WINDOW, ranges_max=RANGES)
+    assert stream.accept(1, [1, 2, 3], 1) == [1, 2, 3]
+
+    assert stream.accept(2, [2, 3, 4], 1) == [4]
+
+    assert (stream.refused, stream.accepted) == (2, 4)
+
+
+@clause("AMO-15")
+def test_the_last_number_is_accepted_as_the_next_one() -> None:
+    stream = IncomingStream[int](NUMBERS - 1, window=WINDOW, ranges_max=RANGES)
+
+    assert stream.accept_next(NUMBERS - 1, 1, 1)
+
+    assert stream.next == NUMBERS

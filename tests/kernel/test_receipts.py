@@ -66,3 +66,26 @@ def test_many_at_once_are_as_one_after_the_other(
 
     assert not together.unread
     assert not together._taken
+
+
+@clause("BUS-RELAY-9")
+def test_what_follows_a_gap_is_a_range_of_its_own_and_grows() -> None:
+    receipts = Receipts()
+    for number in (1, 5, 6):
+        receipts.expect(number)
+
+    assert [*map(tuple, receipts.unread)] == [(1, 2), (5, 7)]
+
+
+@clause("BUS-RELAY-9")
+def test_once_all_are_settled_no_extraction_of_before_counts() -> None:
+    receipts = Receipts()
+    receipts.expect(1, 3)
+    receipts.take(3)
+    receipts.take_all()
+    assert receipts.extracted == 3
+    receipts.expect(3 + 2, 2)
+    receipts.take(5)
+
+    assert not receipts._taken
+    assert [*map(tuple, receipts.unread)] == [(6, 7)]
