@@ -6,6 +6,7 @@ same as if each message had a run of its own.
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -397,7 +398,10 @@ def test_of_notifications_sent_in_parts_only_the_first_reports_the_gap() -> None
 
 
 @clause("BUS-FLOW-5", "BUS-DEREG-5")
-def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
+@pytest.mark.parametrize("all_", [True, False])
+def test_each_of_many_requests_that_are_extracted_at_once_expires(
+    *, all_: bool
+) -> None:
     """Otherwise the relay, and its link, would wait for the answers for ever."""
     config = configured(window=300, STREAM_WINDOW=300)
     session = Session(
@@ -422,8 +426,14 @@ def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
         run = outbound_run((b"x",), id=number, message=message, name=None)
         relay.append([run])
         relay.pump()
-    relay.on_all_extracted()
+    peer.message_alarm.at = math.inf  # it has rung since
+    if all_:
+        relay.on_all_extracted()
+    else:
+        relay.on_extracted(200)
     assert len(relay.asked) == 200
+    assert peer.message_alarm.at == 1.0
+    assert peer.counters.commands_taken == 200
 
     relay.expire(1.0)
 
