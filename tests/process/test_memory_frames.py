@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -21,8 +24,6 @@ from bus.kernel.wire import (
     RAW,
     Batch,
     Run,
-    codec,
-    decode,
     encode,
     pieces,
 )
@@ -131,7 +132,28 @@ def test_without_an_arena_each_body_goes_by_its_link() -> None:
         bodies.resolve_body(7, Batch(1, 1, 1, 1, [run]))
 
 
-@clause("MC-38")
+_WITHOUT_MEMORY = """
+    import sys
+    from bus.errors import WireError
+    from bus.kernel.links.link import Link
+    from bus.kernel.wire import CONTROL_BYTES_MAX, decode
+
+    data = bytes.fromhex(sys.argv[1])
+    frame = decode(data)
+    print(frame.type.name)
+    for act in (
+        lambda: Link(1, None, 0.0).step(frame.type),
+        lambda: decode(data[:1] + b"x"),
+        lambda: decode(data[:1] + bytes(CONTROL_BYTES_MAX)),
+    ):
+        try:
+            act()
+        except WireError as error:
+            print(error)
+"""
+
+
+@clause("MC-38", "BUS-WIRE-4")
 @pytest.mark.parametrize(
     "frame",
     [
@@ -142,13 +164,18 @@ def test_without_an_arena_each_body_goes_by_its_link() -> None:
     ],
     ids=lambda frame: frame.type.name,
 )
-def test_a_process_without_memory_skips_the_frames_about_it(
-    frame: MemoryFrame, monkeypatch: pytest.MonkeyPatch
+def test_a_process_without_memory_checks_the_frames_about_it(
+    frame: MemoryFrame,
 ) -> None:
     """It has not loaded the feature, which knows their fields."""
-    data = encode(frame)
-    assert decode(data) == frame
+    name = frame.type.name
+    program = [sys.executable, "-c", textwrap.dedent(_WITHOUT_MEMORY)]
+    ran = subprocess.run(
+        [*program, encode(frame).hex()], capture_output=True, text=True, check=True
+    )
 
-    monkeypatch.delitem(codec._DECODERS, frame.type.value)
-
-    assert decode(data) is None
+    kind, at_first, malformed, long = ran.stdout.splitlines()
+    assert kind == name
+    assert at_first == f"{name} is not allowed on a link that is accepted"
+    assert malformed.startswith(f"{name} cannot be decoded: ")
+    assert long == f"{name} is longer than 8192 bytes: 8193"

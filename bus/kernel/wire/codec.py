@@ -84,15 +84,13 @@ _WORDS_MAX: Final = 300  # characters of a peer's text that an error quotes
 # Sorted, so that the bytes do not depend on the order in which fields are declared.
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
 _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[ControlFrame]]] = {}
-# All types of BUS-WIRE-2. One without a decoder is of a feature that is not loaded.
-_TYPES: Final = frozenset(FrameType)
 
 
 def register(*types: type[ControlFrame]) -> None:
     """Let `decode` return frames of some types; a feature adds its own when loaded.
 
-    A bus of this process that does not use the feature ignores them all the same: its
-    `RemoteManager` has no row for them.
+    A bus of this process that does not use the feature checks that they may arrive, and
+    ignores them: its `RemoteManager` has no row for them.
     """
     for each in types:
         _DECODERS[each.type.value] = msgspec.msgpack.Decoder(each)
@@ -103,6 +101,21 @@ register(
     *(Export, Unexport, Search, Cancel, AddRelay, Unrelay, Eliminate, Dismiss),
     *(Dismissed, Subscribe, Unsubscribe, Ack, Gap),
 )
+
+
+def _unused(kind: FrameType) -> type[ControlFrame]:
+    """Return the struct of a type until its feature is loaded: without fields.
+
+    So the link checks its place as if the feature were loaded (BUS-WIRE-4).
+    """
+
+    class UnusedFrame(ControlFrame, frozen=True):
+        type = kind
+
+    return UnusedFrame
+
+
+register(*(_unused(each) for each in FrameType if each not in {_MSG, *_DECODERS}))
 
 
 def encode(frame: Frame) -> bytes:
@@ -143,7 +156,7 @@ def decode(
         return decode_batch(data, message_bytes_max)
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        if kind & OPTIONAL or kind in _TYPES:
+        if kind & OPTIONAL:
             return None
         raise WireError(f"frame is of unknown type: {kind}")
     if len(data) > CONTROL_BYTES_MAX:
