@@ -36,6 +36,8 @@ _PROGRAM = f"""
         with open_bus("rehearsal", config=config) as rehearsal:
             rehearsal.register("a", on_command=lambda message: message.payload)
             rehearsal.call("a", 1)
+            rehearsal.listen("a", timeout=1)
+            rehearsal.wait_for("a", timeout=1)
     os.setgroups([])
     os.setgid({GROUP})
     os.setuid({GUEST})
