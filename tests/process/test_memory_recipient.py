@@ -65,6 +65,24 @@ def test_an_ended_lease_whose_note_was_interrupted_is_reported(owner: Owner) -> 
     assert owner.used == 0
 
 
+@clause("MC-35")
+def test_a_message_outside_a_round_takes_the_reports_of_its_link_with_it(
+    owner: Owner,
+) -> None:
+    owner.send(bytes(SIZE), 1)
+    owner.answers()
+    owner.send(bytes(SIZE), 1)
+    gc.collect()
+
+    report, message = owner.recipients[1].memory.put(7, b"message")
+
+    assert owner.used == 1
+    assert owner.memory.take(1, report)
+    assert owner.used == 0
+    assert message == b"message"
+    assert owner.recipients[1].memory.put(7, b"message") == [b"message"]
+
+
 def _without_pid() -> Recipient:
     return Recipient(process_id=None)
 
