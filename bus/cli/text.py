@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "duration",
     "ignored_line",
     "route",
     "route_on_bus",
@@ -34,6 +35,14 @@ def route_on_bus(sender: str, receiver: str) -> str:
     """Return a sender and a receiver as text."""
     near, far = printable(sender) or "?", printable(receiver) or "?"
     return f"{near} -> {far}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has at least one."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def wall_text(wall_ns: int) -> str:

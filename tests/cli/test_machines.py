@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.cli.text import ignored_line
-from bus.features.machines.verb import duration
+from bus.cli.text import duration
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.site import HERE, THERE, Site

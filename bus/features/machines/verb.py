@@ -13,7 +13,7 @@ from bus.cli.exits import USAGE, fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import ask_master
-from bus.cli.text import ignored_line, show_table
+from bus.cli.text import duration, ignored_line, show_table
 from bus.features.machines.authority import AUTHORITY, Authority
 from bus.features.machines.certificates import machine_of, parsed, read_pem
 from bus.features.machines.machine_keys import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bus.cli.target import Target
     from bus.features.machines.authority import Issued
 
-__all__ = ["duration", "keys", "machines"]
+__all__ = ["keys", "machines"]
 
 _COLOURS = {
     MachineState.LINKED.value: "green",
@@ -87,14 +87,6 @@ def _row(machine: Mapping[str, Any]) -> tuple[str, ...]:
         printable(address.rpartition("://")[2]),
         printable(machine["why"].removeprefix(f"{address}: ")),
     )
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has at least one."""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 _SOON: Final = dt.timedelta(days=30)

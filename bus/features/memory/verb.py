@@ -9,8 +9,7 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import query_own_machine
-from bus.cli.text import show_table
-from bus.features.machines.verb import duration
+from bus.cli.text import duration, show_table
 from bus.journal.wording import printable
 from bus.pipeline.wording import size
 
