@@ -16,7 +16,7 @@ counted in a loop.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -488,23 +488,8 @@ def encode(frozen: Payload) -> bytes:
     if MADE.any and type(frozen) not in _PLAIN:
         if type(frozen) is memoryview and is_array(frozen):
             return encode_array(frozen)
-        if _holds_array((frozen,)):
-            frozen = _encodable(frozen)
+        frozen = _encodable(frozen)
     return ENCODER.encode(frozen)
-
-
-def _holds_array(items: Iterable[Any]) -> bool:
-    for item in items:
-        kind = type(item)
-        if kind is tuple:
-            if _holds_array(item):
-                return True
-        elif kind is dict:
-            if _holds_array(item.values()):
-                return True
-        elif kind is memoryview and is_array(item):
-            return True
-    return False
 
 
 def _encodable(frozen: Any) -> Any:
@@ -514,8 +499,12 @@ def _encodable(frozen: Any) -> Any:
     """
     kind = type(frozen)
     if kind is tuple:
+        if _PLAIN.issuperset(map(type, frozen)):  # most often: in C, and not copied
+            return frozen
         return tuple(map(_encodable, frozen))
     if kind is dict:
+        if _PLAIN.issuperset(map(type, frozen.values())):
+            return frozen
         return {key: _encodable(item) for key, item in frozen.items()}
     if kind is memoryview and is_array(frozen):
         return msgspec.Raw(encode_array(frozen))

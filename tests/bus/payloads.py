@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from bus.model.payload import Payload
 
-__all__ = ["INTEGERS", "PAYLOADS", "kinds", "nested"]
+__all__ = ["BORDERS", "INTEGERS", "PAYLOADS", "kinds", "nested"]
 
-INTEGERS = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(
-    [
-        border + offset
-        for power in (0, 5, 7, 8, 15, 16, 31, 32, 63)
-        for border in (2**power, -(2**power))
-        for offset in (-1, 0, 1)
-        if border + offset >= -(2**63)
-    ]
-)
+# At these and their neighbours the encoding changes, and at some that look like them.
+BORDERS = [
+    border + offset
+    for power in (0, 5, 7, 8, 15, 16, 31, 32, 63)
+    for border in (2**power, -(2**power))
+    for offset in (-1, 0, 1)
+    if border + offset >= -(2**63)
+]
+INTEGERS = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(BORDERS)
 _SCALARS = (
     st.none()
     | st.booleans()

@@ -242,6 +242,24 @@ def test_a_wait_that_times_out_leaves_nothing() -> None:
         assert one._exchange.manager.parked.given_up == 1
 
 
+@clause("BUS-NAME-8")
+def test_a_wait_that_an_interrupt_ends_leaves_no_search() -> None:
+    """Not even one that would go on for long."""
+
+    def interrupt(_: package.Incoming) -> None:
+        raise KeyboardInterrupt
+
+    with machines("m1 m2") as (one, two):
+        one.register("own", thread=one.here(), on_command=interrupt)
+        one.command("own", 1)
+
+        with pytest.raises(KeyboardInterrupt):
+            one.wait_for(LOG, timeout=None)
+
+        assert is_quiet(one)
+        until(lambda: is_quiet(two), "the search is cancelled")
+
+
 @clause("BUS-NAME-8", "BUS-DEREG-12")
 def test_a_wait_ends_when_its_bus_is_closed() -> None:
     with machines("m1 m2") as (one, two), Threads() as threads:

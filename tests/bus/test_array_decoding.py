@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,22 @@ def test_an_array_that_no_correct_peer_sends_is_refused(fields: Any) -> None:
     for body in (b"\x81" + extension() + b"\x01", extension() + b"\x01"):
         with pytest.raises(WireError, match=r"^payload "):
             decode(body)
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize("shape", [(0, sys.maxsize), (sys.maxsize, 0)])
+def test_a_shape_without_items_may_be_as_large_as_a_view_can_be(
+    shape: tuple[int, ...],
+) -> None:
+    data = extension(char=b"B", item=1, shape=shape, items=b"")
+
+    received = decoded_array(data)
+
+    assert received.shape == shape
+    assert encode(received) == data
+    beyond = tuple(count and count + 1 for count in shape)
+    with pytest.raises(WireError, match="out of range"):
+        decode(extension(char=b"B", item=1, shape=beyond, items=b""))
 
 
 @clause("BUS-MSG-16")

@@ -358,7 +358,7 @@ def test_a_cast_or_a_slice_of_an_array_is_sent_as_what_it_is() -> None:
 @clause("BUS-MSG-16")
 def test_a_payload_without_arrays_is_not_searched_until_one_was_made() -> None:
     """The search takes longer than the encoding."""
-    with patch.object(payload, "_holds_array", unwanted):
+    with patch.object(payload, "_encodable", unwanted):
         with patch.object(payload, "MADE", arrays._Made()):
             assert encode(({"a": 1}, (2,))) == msgspec.msgpack.encode([{"a": 1}, [2]])
         for _ in range(2):

@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bus.errors import MessageTooLargeError, PayloadError, WireError
+from bus.model.loan import Loan
 from bus.model.payload import (
     DEPTH_MAX,
     Payload,
@@ -28,7 +29,7 @@ from bus.model.payload import (
     size_of,
 )
 from specs.clauses import clause
-from tests.bus.payloads import INTEGERS, PAYLOADS, kinds, nested
+from tests.bus.payloads import BORDERS, PAYLOADS, kinds, nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -417,11 +418,7 @@ def test_the_size_is_that_of_the_encoding(payload: Payload) -> None:
     assert size_of(frozen) == len(encode(frozen))
 
 
-@given(number=INTEGERS)
-@example(number=-33)
-@example(number=-32)
-@example(number=127)
-@example(number=128)
+@pytest.mark.parametrize("number", [*BORDERS, 2**64 - 1])
 def test_the_size_of_an_integer_is_that_of_its_encoding(number: int) -> None:
     assert size_of(number) == len(encode(number))
 
@@ -435,11 +432,31 @@ def test_the_size_changes_where_the_head_does(length: int, letter: Any) -> None:
 
 
 @clause("BUS-MSG-16")
-def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
+@pytest.mark.parametrize(
+    ("payload", "sent", "size"),
+    [
+        (bytes(10), bytes(10), 12),
+        ([bytearray(10)], (bytes(10),), 13),
+        ({"a": 1}, {"a": 1}, 4),
+        ({"a": [1]}, {"a": (1,)}, 5),
+    ],
+    ids=str,
+)
+def test_the_limit_is_inclusive_and_counts_the_encoding(
+    payload: object, sent: Payload, size: int
+) -> None:
     """Without any headers."""
-    frozen, size = freeze_within([bytearray(10)], 13)
+    assert freeze_within(payload, size) == (sent, size)
+    with pytest.raises(MessageTooLargeError, match=f"bytes: {size}") as caught:
+        freeze_within(payload, size - 1)
+    assert (caught.value.got, caught.value.limit) == (size, size - 1)
 
-    assert (frozen, size) == ((bytes(10),), 13)
-    with pytest.raises(MessageTooLargeError, match="above 12 bytes: 13") as caught:
-        freeze_within([bytearray(10)], 12)
-    assert (caught.value.got, caught.value.limit) == (13, 12)
+
+@clause("BUS-MSG-16", "MC-41")
+def test_a_loan_above_the_limit_is_refused_and_can_still_be_sent() -> None:
+    with Loan("task", memoryview(bytearray(b"content")), shared=False) as loan:
+        with pytest.raises(MessageTooLargeError, match="above 8 bytes: 9") as caught:
+            freeze_within(loan, 8)
+        assert (caught.value.got, caught.value.limit) == (9, 8)
+
+        assert freeze_within(loan, 9) == (b"content", 9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -17,15 +17,13 @@ from bus.features.subscriptions.local_subscriptions import subscriptions_of
 from bus.features.subscriptions.presence import PresenceReport
 from bus.kernel.tasks.actions import Fail, Open
 from bus.kernel.tasks.process_manager import ProcessManager
+from bus.kernel.tasks.routing_table import Entry
 from bus.model.address import Address
 from bus.model.message import Incoming, Kind, Presence
 from bus.model.registration import Visibility
 from bus.model.specification import Specification
 from specs.clauses import clause
 from tests.kit.messages import new_message
-
-if TYPE_CHECKING:
-    from bus.kernel.tasks.routing_table import Entry
 
 RESOLVE_S = 5.0
 NOW = 100.0
@@ -176,6 +174,30 @@ def test_a_task_that_leaves_unopened_returns_messages_behind_older_ones() -> Non
     assert [each.message.payload for each in one.parked.of("c")] == [2, 3, 4]
 
 
+@clause("BUS-DEREG-4")
+def test_a_task_that_leaves_unopened_leaves_others_of_its_name_waiting() -> None:
+    """A task of another process may have the name of a private one."""
+    one = manager()
+    first, _ = register(one, "c")
+    one.leave(first)
+    private, _ = register(one, "c", private=True)
+    relay = Entry(
+        id=one.new_id(),
+        name="c",
+        visibility=Visibility.PUBLIC,
+        address=first.address,
+        host="relay",
+        mailbox="relay",
+        remote=True,
+    )
+    assert one.add_relay(relay) == []
+
+    assert one.leave(private) == [Open(private, ())]
+
+    assert one.on_emptied(private, [], NOW, final=False) == []
+    assert one.on_emptied(first, [], NOW, final=False) == [Open(relay, ())]
+
+
 @clause("BUS-DEREG-8")
 def test_unread_messages_are_parked_while_no_task_holds_the_name() -> None:
     """In front of the messages parked since, for the full resolve timeout."""
@@ -207,7 +229,7 @@ def test_a_parked_message_is_given_up_at_its_deadline(
     assert isinstance(failed, Fail)
     assert failed.message is message
     assert isinstance(failed.error, UnresolvedError)
-    assert failed.error.name == "c"
+    assert (failed.error.name, failed.error.waited_s) == ("c", until)
     assert expire(one, NOW + 60) == []
     assert one.parked.waiting() == {}
     assert one.parked.next_deadline() is None

@@ -11,6 +11,7 @@ from bus.kernel.tasks.actions import Open
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.model.message import Incoming, Kind
 from bus.model.registration import Visibility
+from bus.process.registration import undoable
 from specs.clauses import clause
 
 if TYPE_CHECKING:
@@ -129,6 +130,28 @@ def test_a_successor_registered_meanwhile_gets_the_later_messages(
     second = bound(go_on(manager, first))
 
     assert (second.entry, numbers(second)) == (successor, [2])
+
+
+@clause("BUS-NAME-8")
+def test_after_an_interrupted_registration_the_next_task_is_bound(
+    manager: ProcessManager,
+) -> None:
+    """The message that waited is parked again, and sent to that task."""
+    entries: list[Entry] = []
+
+    def interrupted() -> None:
+        entries.append(register(manager, "log")[0])
+        raise KeyboardInterrupt
+
+    park(manager, 1)
+    with pytest.raises(KeyboardInterrupt):
+        undoable(manager, interrupted)
+    manager.undo(entries[0], 0.0)
+
+    log, actions = register(manager, "log")
+
+    bind = bound(actions)
+    assert (bind.entry, numbers(bind)) == (log, [1])
 
 
 @clause("BUS-NAME-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from bus.features.memory.blocks import (
     HOLDERS_MAX,
     INDIRECT,
     BlockFields,
+    Field,
 )
 from bus.features.memory.region import ControlRegion
 from specs.clauses import clause
@@ -64,6 +66,25 @@ def set_all(block: ControlBlock, fields: dict[str, int]) -> None:
 
 def expected(fields: dict[str, int]) -> BlockFields:
     return BlockFields(**fields)
+
+
+@clause("MC-3")
+def test_a_field_is_stored_at_its_offset_in_its_record() -> None:
+    memory = bytearray(16)
+
+    @attrs.define
+    class Pair:
+        region: memoryview
+        at: int
+        first = Field(0)
+        second = Field(4, "<Q")
+
+    pair = Pair(memoryview(memory), 3)
+
+    pair.first, pair.second = 2**32 - 1, 2**64 - 2
+
+    assert memory == bytes(3) + struct.pack("<IQ", pair.first, pair.second) + bytes(1)
+    assert (pair.first, pair.second) == (2**32 - 1, 2**64 - 2)
 
 
 @clause("MC-3")
