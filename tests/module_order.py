@@ -82,6 +82,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker.aio": (
         "waker",
         "waiting",
+        "face",
         "message_queue",
         "first",
         "queue_broker",
@@ -378,13 +379,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "device",
         "aio",
         "verb",
-    ),
-    "bus.pattern.aio": (
-        "sp_socket",
-        "bus_socket",
-        "raw_bus_socket",
-        "pair_socket",
-        "wrapping",
     ),
 }
 

@@ -12,6 +12,7 @@ several tasks, loops and threads.
 
 waker                  lets a thread wake a coroutine: one descriptor for each loop
 waiting                the loops of `queuebroker.waiting` and `queuebroker.meeting`
+face                   the common part of the faces, also of those of `bus.pattern`
 message_queue, queue_broker    the faces
 socket_broker          the face of a broker that other processes can reach
 wrapping               the face of an object that exists already

@@ -7,9 +7,9 @@ would block, the call waits in `queuebroker.aio.waiting`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from queuebroker.aio.face import Face
 from queuebroker.aio.waiting import act
 from queuebroker.arguments import Buffer, check_instance, deadline_after, snapshot
 from queuebroker.channel import message_queue as plain
@@ -17,7 +17,6 @@ from queuebroker.channel.end import Stats
 from queuebroker.channel.locked_queue import LockedMessageQueue
 from queuebroker.channel.receive_attempt import Take
 from queuebroker.channel.status import DONE, Status
-from queuebroker.closable import Closable
 from queuebroker.errors import (
     DisconnectedQueueError,
     ReceiveTimeoutError,
@@ -29,7 +28,7 @@ __all__ = ["MessageQueue"]
 T = TypeVar("T")
 
 
-class MessageQueue(Closable):
+class MessageQueue(Face[LockedMessageQueue]):
     """The face of a `queuebroker.MessageQueue` for coroutines.
 
     Created by `queuebroker.aio.QueueBroker` and by `queuebroker.aio.wrap`.
@@ -46,22 +45,21 @@ class MessageQueue(Closable):
     ``with`` and ``async with`` disconnect on leaving.
     """
 
-    __slots__ = ("__weakref__", "_end")
+    __slots__ = ()
+
+    _plain_type = plain.MessageQueue
 
     def __init__(self, queue: plain.MessageQueue) -> None:
         check_instance("queue", queue, plain.MessageQueue)
         if not isinstance(queue, LockedMessageQueue):
             msg = f"cannot wrap {queue!r}: it has no face for coroutines"
             raise TypeError(msg)
-        self._end: Final = queue
+        super().__init__(queue)
 
     @property
     def queue(self) -> plain.MessageQueue:
         """The plain end, for threads."""
-        return self._end
-
-    def __repr__(self) -> str:
-        return f"<aio {self._end!r}>"
+        return self._plain
 
     # Sending.
 
@@ -78,23 +76,23 @@ class MessageQueue(Closable):
         The call, not the await, copies the bytes and raises errors of arguments
         (QB-SEND-7). Otherwise as `queuebroker.MessageQueue.send`.
         """
-        message = snapshot(data, offset, length, self._end._connection.limit)
+        message = snapshot(data, offset, length, self._plain._connection.limit)
         return self._send(message, timeout, deadline_after(timeout))
 
     async def _send(
         self, message: bytes, timeout: float | None, deadline: float | None
     ) -> None:
         try:
-            self._end.send(message, timeout=0)
+            self._plain.send(message, timeout=0)
         except SendTimeoutError:
             if timeout == 0:
                 raise
         else:
             return
-        attempt = self._end._send_attempt(message)
-        verdict = await act(self._end, attempt, deadline, sends=True)
+        attempt = self._plain._send_attempt(message)
+        verdict = await act(self._plain, attempt, deadline, sends=True)
         if verdict not in DONE:
-            raise self._end._unsent(verdict)
+            raise self._plain._unsent(verdict)
 
     def send_many(
         self, messages: Iterable[Buffer], *, timeout: float | None = None
@@ -106,7 +104,7 @@ class MessageQueue(Closable):
         `queuebroker.MessageQueue.send_many`.
         """
         deadline = deadline_after(timeout)
-        sendable, flaw = self._end._snapshots(messages)
+        sendable, flaw = self._plain._snapshots(messages)
         if flaw is not None and not sendable:
             raise flaw
         return self._send_many(sendable, timeout, deadline)
@@ -114,7 +112,7 @@ class MessageQueue(Closable):
     async def _send_many(
         self, sendable: list[bytes], timeout: float | None, deadline: float | None
     ) -> int:
-        end = self._end
+        end = self._plain
         sent = 0
         while sent < len(sendable):
             try:
@@ -137,7 +135,7 @@ class MessageQueue(Closable):
         self, data: Buffer, offset: int = 0, length: int | None = None
     ) -> None:
         """Send without waiting; not awaited."""
-        self._end.send_nowait(data, offset, length)
+        self._plain.send_nowait(data, offset, length)
 
     # Receiving.
 
@@ -146,7 +144,7 @@ class MessageQueue(Closable):
 
         As `queuebroker.MessageQueue.receive`.
         """
-        end = self._end
+        end = self._plain
         take = end._connection.take_locked
         return await self._receive(end.receive_nowait, lambda: take, timeout)
 
@@ -157,7 +155,7 @@ class MessageQueue(Closable):
 
         As `queuebroker.MessageQueue.receive_into`.
         """
-        end = self._end
+        end = self._plain
         return await self._receive(
             lambda: end.receive_into(buffer, timeout=0),
             lambda: end._take_into(buffer),
@@ -171,7 +169,7 @@ class MessageQueue(Closable):
 
         As `queuebroker.MessageQueue.receive_many`.
         """
-        end = self._end
+        end = self._plain
         return await self._receive(
             lambda: end.receive_many(limit, timeout=0),
             lambda: end._take_many(limit),
@@ -190,7 +188,7 @@ class MessageQueue(Closable):
         except ReceiveTimeoutError:
             if timeout == 0:
                 raise
-        end = self._end
+        end = self._plain
         receive_attempt = end._receive_attempt(taking(), timeout)
         try:
             receive_attempt.verdict = await act(
@@ -202,7 +200,7 @@ class MessageQueue(Closable):
 
     def receive_nowait(self) -> bytes:
         """Receive without waiting; not awaited."""
-        return self._end.receive_nowait()
+        return self._plain.receive_nowait()
 
     def __aiter__(self) -> Self:
         """Yield messages until this end is disconnected (QB-PY-2).
@@ -225,68 +223,57 @@ class MessageQueue(Closable):
     @property
     def status(self) -> Status:
         """Connected, half-disconnected or disconnected."""
-        return self._end.status
+        return self._plain.status
 
     def disconnected(self) -> bool:
         """Return True if neither sending nor receiving can succeed again."""
-        return self._end.disconnected()
+        return self._plain.disconnected()
 
     @property
     def closed(self) -> bool:
         """The same as `disconnected()`, as a property."""
-        return self._end.closed
+        return self._plain.closed
 
     @property
     def remote_disconnected(self) -> bool:
         """True once the peer has disconnected, even while this end drains."""
-        return self._end.remote_disconnected
+        return self._plain.remote_disconnected
 
     @property
     def local_name(self) -> str:
         """Name of the broker that created this end."""
-        return self._end.local_name
+        return self._plain.local_name
 
     @property
     def remote_name(self) -> str:
         """Name of the peer's broker."""
-        return self._end.remote_name
+        return self._plain.remote_name
 
     @property
     def port(self) -> int:
         """Port of the rendezvous that made this connection."""
-        return self._end.port
+        return self._plain.port
 
     @property
     def capacity(self) -> int:
         """Maximum number of messages in each direction."""
-        return self._end.capacity
+        return self._plain.capacity
 
     @property
     def pending(self) -> int:
         """Number of arrived messages that neither face has received yet."""
-        return self._end.pending
+        return self._plain.pending
 
     def stats(self) -> Stats:
         """Return the counters of this end."""
-        return self._end.stats()
+        return self._plain.stats()
 
     # Disconnecting.
 
     def disconnect(self, error: BaseException | None = None) -> None:
         """Disconnect, as `queuebroker.MessageQueue.disconnect`; never waits."""
-        self._end.disconnect(error)
+        self._plain.disconnect(error)
 
     def close(self) -> None:
         """The same as `disconnect()`."""
-        self._end.disconnect()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.disconnect()
+        self._plain.disconnect()

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Literal, Self, cast, overload
+from typing import ClassVar, Literal, Self, cast, overload
 
+from queuebroker.aio.face import Face
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import check_port, deadline_after
 from queuebroker.channel import message_queue
-from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting import queue_broker as plain
-from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.broker import Broker, BrokerFace
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.rendezvous import Kind, RdV
 
 __all__ = ["QueueBroker"]
 
 
-class QueueBroker(Closable):
+class QueueBroker(BrokerFace, Face[plain.QueueBroker]):
     """A named meeting point for `queuebroker.aio.MessageQueue`\\ s.
 
     As `queuebroker.QueueBroker`, but ``accept`` and ``connect`` are awaited. A call
@@ -38,7 +37,9 @@ class QueueBroker(Closable):
     ``with`` and ``async with`` close it on leaving.
     """
 
-    __slots__ = ("__weakref__", "_plain")
+    __slots__ = ()
+
+    _plain_type: ClassVar[type[plain.QueueBroker]] = plain.QueueBroker
 
     def __init__(
         self,
@@ -49,21 +50,30 @@ class QueueBroker(Closable):
         max_message_size: int | None = None,
         strict_half: bool = False,
     ) -> None:
-        self._plain: plain.QueueBroker = plain.QueueBroker(
-            name,
-            manager=manager,
-            capacity=capacity,
-            max_message_size=max_message_size,
-            strict_half=strict_half,
+        super().__init__(
+            plain.QueueBroker(
+                name,
+                manager=manager,
+                capacity=capacity,
+                max_message_size=max_message_size,
+                strict_half=strict_half,
+            )
         )
+
+    @classmethod
+    def _of(cls, existing: plain.QueueBroker) -> Self:
+        face = cls.__new__(cls)
+        face._plain = existing
+        return face
+
+    @property
+    def _broker(self) -> Broker:
+        return self._plain._broker
 
     @property
     def broker(self) -> plain.QueueBroker:
         """The plain broker, for threads."""
         return self._plain
-
-    def __repr__(self) -> str:
-        return f"<aio {self._plain!r}>"
 
     # Accepting and connecting.
 
@@ -81,9 +91,9 @@ class QueueBroker(Closable):
         As `queuebroker.QueueBroker.accept`.
         """
         terms = self._plain._terms_with(strict_half, capacity, exclusive=exclusive)
-        broker = self._plain._broker
         make = running_waker().waiter
-        return await _met(broker.new_accept(Kind.QUEUE, port, terms, make), timeout)
+        rdv = self._broker.new_accept(Kind.QUEUE, port, terms, make)
+        return await _met(rdv, timeout)
 
     @overload
     async def connect(
@@ -118,16 +128,21 @@ class QueueBroker(Closable):
 
         As `queuebroker.QueueBroker.connect`.
         """
-        terms = self._plain._terms_with(strict_half)
-        broker = self._plain._broker
-        make = running_waker().waiter
-        rdv = broker.new_connect(Kind.QUEUE, name, port, terms, make)
         try:
-            return await _met(rdv, timeout)
+            return await self._connect(name, port, timeout, strict_half)
         except UnknownBrokerError:
             if required:
                 raise
             return None
+
+    async def _connect(
+        self, name: str, port: int, timeout: float | None, strict_half: bool | None
+    ) -> MessageQueue:
+        """Connect as `connect` does with ``required``."""
+        terms = self._plain._terms_with(strict_half)
+        make = running_waker().waiter
+        rdv = self._broker.new_connect(Kind.QUEUE, name, port, terms, make)
+        return await _met(rdv, timeout)
 
     def accept_iter(self, port: int) -> AsyncIterator[MessageQueue]:
         """Yield accepted queues until this broker is closed (QB-PY-9).
@@ -139,60 +154,9 @@ class QueueBroker(Closable):
         """
         return _Accepted(self, check_port(port))
 
-    # Inspection.
-
-    @property
-    def name(self) -> str:
-        """The name of the broker, also after it was closed."""
-        return self._plain.name
-
-    @property
-    def manager(self) -> BrokerManager:
-        """The name space of the broker."""
-        return self._plain.manager
-
-    @property
-    def closed(self) -> bool:
-        """True once `close()` was called."""
-        return self._plain.closed
-
-    def waiting_accepts(self) -> dict[int, int]:
-        """Return the number of waiting accepts, by port, of coroutines and threads."""
-        return self._plain.waiting_accepts()
-
-    def waiting_connects(self) -> dict[int, int]:
-        """Return the number of waiting connects, by port, of coroutines and threads."""
-        return self._plain.waiting_connects()
-
-    def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return the number of its waiting connects, by name and port."""
-        return self._plain.outgoing()
-
-    @staticmethod
-    def get_broker() -> Broker | plain.QueueBroker:
-        """Return the current broker of this coroutine; see `current_broker`."""
-        return plain.QueueBroker.get_broker()
-
     def as_current(self) -> AbstractContextManager[None]:
         """Make the underlying broker the current one of this coroutine."""
         return self._plain.as_current()
-
-    # Closing.
-
-    def close(self) -> None:
-        """Close the broker with all its faces; see `queuebroker.Broker.close`."""
-        self._plain.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Accepted:

@@ -1,14 +1,14 @@
 """`SocketQueueBroker`: a broker that other processes can reach, for coroutines.
 
 The face of a `queuebroker.sockets.SocketQueueBroker`, created by
-`queuebroker.aio.wrap`. The broker within this process serves accepts and connects by
-name, as for any other face. This class adds the connect to an address.
+`queuebroker.aio.wrap`. It accepts, and connects by name, as any other face. This class
+adds the connect to an address.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, cast
 
 from queuebroker import _net
 from queuebroker.aio.message_queue import MessageQueue
@@ -21,81 +21,48 @@ from queuebroker.errors import (
     RendezvousTimeoutError,
     UnknownBrokerError,
 )
+from queuebroker.sockets import broker as sockets
 from queuebroker.sockets.address import is_address
 
 if TYPE_CHECKING:
     from queuebroker.channel import message_queue
-    from queuebroker.sockets import broker as sockets
     from queuebroker.sockets.outgoing_connect import OutgoingConnect
 
-__all__ = ["SocketQueueBroker", "face_of"]
+__all__ = ["SocketQueueBroker"]
 
 
 class SocketQueueBroker(QueueBroker):
-    """A named meeting point for coroutines of this process and of others."""
+    """A named meeting point for coroutines of this process and of others.
 
-    __slots__ = ("_socket_broker",)
+    `connect` also takes an address, as `queuebroker.sockets.SocketQueueBroker.connect`.
+    A thread of the loop's executor looks up a host name: that may take long, and cannot
+    be interrupted.
+    """
 
-    _socket_broker: sockets.SocketQueueBroker
+    __slots__ = ()
+
+    _plain_type = sockets.SocketQueueBroker
+    _plain: sockets.SocketQueueBroker
 
     @property
-    def broker(self) -> sockets.SocketQueueBroker:  # type: ignore[override]
-        """The plain broker, for threads; of its own kind, with the same methods."""
-        return self._socket_broker
+    def broker(self) -> sockets.SocketQueueBroker:
+        """The plain broker, for threads."""
+        return self._plain
 
     @property
     def address(self) -> str | None:
         """Its address, with the port that was chosen; None if it does not listen."""
-        return self._socket_broker.address
+        return self._plain.address
 
-    def __repr__(self) -> str:
-        return f"<aio {self._socket_broker!r}>"
-
-    @overload
-    async def connect(
-        self,
-        name: str,
-        port: int,
-        *,
-        timeout: float | None = None,
-        required: Literal[True],
-        strict_half: bool | None = None,
-    ) -> MessageQueue: ...
-    @overload
-    async def connect(
-        self,
-        name: str,
-        port: int,
-        *,
-        timeout: float | None = None,
-        required: bool = False,
-        strict_half: bool | None = None,
-    ) -> MessageQueue | None: ...
-    async def connect(
-        self,
-        name: str,
-        port: int,
-        *,
-        timeout: float | None = None,
-        required: bool = False,
-        strict_half: bool | None = None,
-    ) -> MessageQueue | None:
-        """Wait for an accept of the broker at an address, or of a name in this process.
-
-        As `queuebroker.sockets.SocketQueueBroker.connect`. A thread of the loop's
-        executor looks up a host name: that may take long, and cannot be interrupted.
-        """
+    async def _connect(
+        self, name: str, port: int, timeout: float | None, strict_half: bool | None
+    ) -> MessageQueue:
         if not is_address(name):
             try:
-                return await super().connect(
-                    *(name, port),
-                    timeout=timeout,
-                    required=required,
-                    strict_half=strict_half,
-                )
+                return await super()._connect(name, port, timeout, strict_half)
             except UnknownBrokerError as error:
-                raise self._socket_broker._unknown_name(error) from None
-        rdv, outgoing_connect, deadline = self._socket_broker._connecting(
+                raise self._plain._unknown_name(error) from None
+        rdv, outgoing_connect, deadline = self._plain._connecting(
             name, port, timeout, strict_half, running_waker().waiter
         )
         if (host := outgoing_connect.host_name_to_resolve()) is not None:
@@ -109,8 +76,6 @@ class SocketQueueBroker(QueueBroker):
         try:
             end = await meet(rdv, deadline, timeout, outgoing_connect.begin)
         except (BrokerClosedError, UnknownBrokerError) as error:
-            if isinstance(error, UnknownBrokerError) and not required:
-                return None
             raise outgoing_connect.error_for(error)  # noqa: B904 # it has its own cause
         finally:
             # No lock: a coroutine may be closed within any operation of its thread.
@@ -133,11 +98,3 @@ async def _look_up(
         msg = f"cannot connect to {where}: {host!r} was not looked up in {timeout} s"
         raise RendezvousTimeoutError(msg) from None
     outgoing_connect.set_host(found)
-
-
-def face_of(broker: sockets.SocketQueueBroker) -> SocketQueueBroker:
-    """Return the face of a broker."""
-    face = SocketQueueBroker.__new__(SocketQueueBroker)
-    face._plain = broker._broker
-    face._socket_broker = broker
-    return face

@@ -1,14 +1,15 @@
 """`Broker`: a name that accepts and opens connections of bytes.
 
 A `QueueBroker` uses a broker of the same name. This class keeps the name, the waiting
-callers and the open flag once for both faces (QB-NAME-12).
+callers and the open flag once for both faces (QB-NAME-12). `BrokerFace` has the members
+that answer from these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Literal, overload
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar, overload
 
 from queuebroker import _sync
 from queuebroker.arguments import (
@@ -32,7 +33,7 @@ from queuebroker.waiting.parking import Parker, taken_lock
 if TYPE_CHECKING:
     from queuebroker.meeting.queue_broker import QueueBroker
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "BrokerFace", "accept_each"]
 
 CAPACITY_BYTES = 4096
 
@@ -40,8 +41,63 @@ CAPACITY_BYTES = 4096
 _ACCEPT: Final = RdVState.WAITING_ACCEPT
 _CONNECT: Final = RdVState.WAITING_CONNECT
 
+E = TypeVar("E")
 
-class Broker(Closable):
+
+class BrokerFace(Closable):
+    """The members that a `Broker` and its faces share."""
+
+    __slots__ = ()
+
+    # The kind of the connections that it accepts and opens.
+    _connection_kind: ClassVar[Kind] = Kind.QUEUE
+
+    @property
+    def _broker(self) -> Broker:
+        """The broker that has the name; a face may store it as an attribute."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The name of the broker, also after it was closed."""
+        return self._broker.name
+
+    @property
+    def manager(self) -> BrokerManager:
+        """The name space of the broker."""
+        return self._broker.manager
+
+    @property
+    def closed(self) -> bool:
+        """True once `close()` was called."""
+        return self._broker.closed
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return the number of waiting accepts, by port (QB-BOOK-2).
+
+        Calls of threads, of coroutines and from other processes all count.
+        """
+        return self._broker.count_waiting(_ACCEPT, self._connection_kind)
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return the number of waiting connects, by port; see `waiting_accepts`."""
+        return self._broker.count_waiting(_CONNECT, self._connection_kind)
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return the number of its waiting connects, by name or address, and port."""
+        return self._broker.count_departing(self._connection_kind)
+
+    @staticmethod
+    def get_broker() -> Broker | QueueBroker:
+        """Return the broker of the running Task; see `current_broker`."""
+        return current_broker()
+
+    def close(self) -> None:
+        """Close the broker with all its faces; see `Broker.close`."""
+        self._broker.close()
+
+
+class Broker(BrokerFace):
     """A named meeting point for byte `Channel`\\ s; every method from any thread.
 
     The name is taken when the constructor returns and free again after `close()`.
@@ -68,6 +124,8 @@ class Broker(Closable):
         "on_close",
         "waiting",
     )
+
+    _connection_kind = Kind.CHANNEL
 
     def __init__(
         self,
@@ -161,10 +219,13 @@ class Broker(Closable):
                 wait.
             TypeError, ValueError: wrong arguments.
         """
-        end = self.meet_connect(
-            Kind.CHANNEL, name, port, self._terms, timeout, required=required
-        )
-        return None if end is None else _channel(end)
+        try:
+            end = self.meet_connect(Kind.CHANNEL, name, port, self._terms, timeout)
+        except UnknownBrokerError:
+            if required:
+                raise
+            return None
+        return _channel(end)
 
     def accept_iter(self, port: int) -> Iterator[Channel]:
         """Yield accepted channels until this broker is closed (QB-PY-9).
@@ -172,39 +233,18 @@ class Broker(Closable):
         Raises:
             TypeError, ValueError: wrong port, detected at the call.
         """
-        return self._accepted(check_port(port))
+        return accept_each(self.accept, check_port(port))
 
-    def _accepted(self, port: int) -> Iterator[Channel]:
-        while True:
-            try:
-                channel = self.accept(port)
-            except BrokerClosedError:
-                return
-            yield channel
+    # State.
 
-    # Inspection.
+    @property
+    def _broker(self) -> Broker:
+        return self
 
     @property
     def closed(self) -> bool:
         """True once `close()` was called."""
         return not self._open
-
-    def waiting_accepts(self) -> dict[int, int]:
-        """Return the number of waiting accepts, by port (QB-BOOK-2)."""
-        return self.count_waiting(RdVState.WAITING_ACCEPT, Kind.CHANNEL)
-
-    def waiting_connects(self) -> dict[int, int]:
-        """Return the number of waiting connects, by port (QB-BOOK-2)."""
-        return self.count_waiting(RdVState.WAITING_CONNECT, Kind.CHANNEL)
-
-    def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return the number of its waiting connects, by name and port (QB-BOOK-2)."""
-        return self.count_departing(Kind.CHANNEL)
-
-    @staticmethod
-    def get_broker() -> Broker | QueueBroker:
-        """Return the broker of the running Task; see `current_broker`."""
-        return current_broker()
 
     def as_current(self) -> AbstractContextManager[None]:
         """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
@@ -253,17 +293,10 @@ class Broker(Closable):
         port: int,
         terms: Terms,
         timeout: float | None,
-        *,
-        required: bool,
-    ) -> MessageQueue | Channel | None:
-        """Connect to a broker that offers a kind; return None if there is none."""
+    ) -> MessageQueue | Channel:
+        """Connect to a broker that offers a kind; any other is an unknown broker."""
         deadline = None if timeout is None else deadline_after(timeout)
-        try:
-            return meet(self.new_connect(kind, name, port, terms), deadline, timeout)
-        except UnknownBrokerError:
-            if required:
-                raise
-            return None
+        return meet(self.new_connect(kind, name, port, terms), deadline, timeout)
 
     def new_accept(
         self,
@@ -310,6 +343,16 @@ class Broker(Closable):
                 where = (rdv.target.name, rdv.port)
                 counts[where] = counts.get(where, 0) + 1
         return counts
+
+
+def accept_each(accept: Callable[[int], E], port: int) -> Iterator[E]:
+    """Yield accepted ends until the broker is closed (QB-PY-9)."""
+    while True:
+        try:
+            end = accept(port)
+        except BrokerClosedError:
+            return
+        yield end
 
 
 def _channel(end: MessageQueue | Channel) -> Channel:

@@ -13,13 +13,12 @@ from typing import Final, Literal, cast, overload
 from queuebroker.arguments import check_port, positive, wrong_type
 from queuebroker.channel.channel import Channel
 from queuebroker.channel.message_queue import MessageQueue
-from queuebroker.closable import Closable
-from queuebroker.errors import BrokerClosedError
+from queuebroker.errors import UnknownBrokerError
 from queuebroker.meeting import broker, broker_manager, current
-from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.broker import Broker, BrokerFace, accept_each
 from queuebroker.meeting.broker_manager import BrokerManager
-from queuebroker.meeting.current import as_current, current_broker
-from queuebroker.meeting.rendezvous import Kind, RdVState, Terms
+from queuebroker.meeting.current import as_current
+from queuebroker.meeting.rendezvous import Kind, Terms
 
 __all__ = ["QueueBroker"]
 
@@ -29,7 +28,7 @@ CAPACITY_MESSAGES = 64
 _QUEUE: Final = Kind.QUEUE
 
 
-class QueueBroker(Closable):
+class QueueBroker(BrokerFace):
     """A named meeting point for `MessageQueue`\\ s; every method from any thread.
 
     ::
@@ -76,7 +75,7 @@ class QueueBroker(Closable):
             if manager is not None and manager is not name.manager:
                 msg = f"cannot wrap {name!r}: it belongs to another manager"
                 raise ValueError(msg)
-            self._broker = name
+            self._broker: Broker = name
             self._broker.offer(Kind.QUEUE)
         else:
             self._broker = Broker(name, manager=manager, kinds=Kind)
@@ -148,11 +147,19 @@ class QueueBroker(Closable):
 
         Otherwise as `Broker.connect`; a broker without this face counts as unknown.
         """
+        try:
+            return self._connect(name, port, timeout, strict_half)
+        except UnknownBrokerError:
+            if required:
+                raise
+            return None
+
+    def _connect(
+        self, name: str, port: int, timeout: float | None, strict_half: bool | None
+    ) -> MessageQueue:
+        """Connect as `connect` does with ``required``."""
         terms = self._terms_with(strict_half)
-        end = self._broker.meet_connect(
-            _QUEUE, name, port, terms, timeout, required=required
-        )
-        return None if end is None else _queue(end)
+        return _queue(self._broker.meet_connect(_QUEUE, name, port, terms, timeout))
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:
         """Yield accepted queues until this broker is closed (QB-PY-9).
@@ -160,49 +167,7 @@ class QueueBroker(Closable):
         Raises:
             TypeError, ValueError: wrong port, detected at the call.
         """
-        return self._accepted(check_port(port))
-
-    def _accepted(self, port: int) -> Iterator[MessageQueue]:
-        while True:
-            try:
-                queue = self.accept(port)
-            except BrokerClosedError:
-                return
-            yield queue
-
-    # Inspection.
-
-    @property
-    def name(self) -> str:
-        """The name of the broker, also after it was closed."""
-        return self._broker.name
-
-    @property
-    def manager(self) -> BrokerManager:
-        """The name space of the broker."""
-        return self._broker.manager
-
-    @property
-    def closed(self) -> bool:
-        """True once `close()` was called."""
-        return self._broker.closed
-
-    def waiting_accepts(self) -> dict[int, int]:
-        """Return the number of waiting accepts, by port (QB-BOOK-2)."""
-        return self._broker.count_waiting(RdVState.WAITING_ACCEPT, Kind.QUEUE)
-
-    def waiting_connects(self) -> dict[int, int]:
-        """Return the number of waiting connects, by port (QB-BOOK-2)."""
-        return self._broker.count_waiting(RdVState.WAITING_CONNECT, Kind.QUEUE)
-
-    def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return the number of its waiting connects, by name and port (QB-BOOK-2)."""
-        return self._broker.count_departing(Kind.QUEUE)
-
-    @staticmethod
-    def get_broker() -> Broker | QueueBroker:
-        """Return the broker of the running Task; see `current_broker`."""
-        return current_broker()
+        return accept_each(self.accept, check_port(port))
 
     def as_current(self) -> AbstractContextManager[None]:
         """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
@@ -225,12 +190,6 @@ class QueueBroker(Closable):
         if exclusive:
             terms = terms._replace(exclusive=True)
         return terms
-
-    # Closing.
-
-    def close(self) -> None:
-        """Close the broker with both its faces; see `Broker.close`."""
-        self._broker.close()
 
 
 def _check_named(name: object) -> None:

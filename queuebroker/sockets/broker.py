@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal, overload
+from collections.abc import Callable
+from typing import cast
 
 from queuebroker import _net, _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker._net import Socket
-from queuebroker.arguments import check_instance, check_port, deadline_after, positive
+from queuebroker.arguments import (
+    check_instance,
+    check_name,
+    check_port,
+    deadline_after,
+    positive,
+)
 from queuebroker.channel.message_queue import MessageQueue
-from queuebroker.closable import Closable
 from queuebroker.errors import (
     BrokerClosedError,
     BrokerNameInUseError,
     UnknownBrokerError,
 )
-from queuebroker.meeting.broker import Broker
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.meet import meet
 from queuebroker.meeting.queue_broker import CAPACITY_MESSAGES, QueueBroker
@@ -47,8 +50,18 @@ __all__ = ["SocketQueueBroker"]
 ANSWER_S = 0.5
 
 
-class SocketQueueBroker(Closable):
+class SocketQueueBroker(QueueBroker):
     """A named meeting point for `MessageQueue`\\ s, here and from other processes.
+
+    `connect` takes the address of a broker, or the name of one in this process. An
+    address where nothing listens is an unknown broker (QB-SOCK-2). A connect to an
+    address also raises:
+
+    * `NotAdmittedError`: the listener does not admit this peer.
+    * `PermissionError`: the system denies this process access to the address.
+    * `ProtocolError`: the service at that address is not a broker.
+    * `OSError`: this process cannot connect at present, such as for lack of
+      descriptors; or the host name does not resolve.
 
     Args:
         name: a non-empty str, as for `QueueBroker`; it is sent to the peers.
@@ -72,10 +85,8 @@ class SocketQueueBroker(Closable):
 
     __slots__ = (
         "_address",
-        "_broker",
         "_connects",
         "_driver",
-        "_inner",
         "_listener",
         "_options",
         "_tls",
@@ -111,21 +122,21 @@ class SocketQueueBroker(Closable):
         self._options = SocketOptions() if options is None else options
         self._tls = tls
         self._connects = None if tls is None else CurrentContext(tls, server=False)
-        self._inner = Broker(name, manager=manager, kinds=Kind)
-        self._broker = QueueBroker(
-            self._inner,
+        self._listener: Listener | None = None
+        self._address = address
+        super().__init__(
+            name,
+            manager=manager,
             capacity=capacity,
             max_message_size=max_message_size,
             strict_half=strict_half,
         )
-        self._broker._capacity_max = NUMBER_MAX
-        self._listener: Listener | None = None
-        self._address = address
+        self._capacity_max = NUMBER_MAX
         if address is not None:
             try:
                 self._listen(address)
             except BaseException:
-                self._inner.close()
+                self._broker.close()
                 raise
 
     # Bound as defaults: at interpreter exit modules are emptied, including this one.
@@ -134,16 +145,16 @@ class SocketQueueBroker(Closable):
         _ending: Callable[[], bool] = sys.is_finalizing,
         _warn: Callable[..., None] = warnings.warn,
     ) -> None:
-        # A broker whose construction failed has no listener.
-        inner = getattr(self, "_inner", None)
-        if inner is None or inner.closed or inner.manager.foreign or _ending():
+        # An object whose construction failed may have no broker.
+        broker = getattr(self, "_broker", None)
+        if broker is None or broker.closed or broker.manager.foreign or _ending():
             return
         unclosed = f"unclosed {self!r}"
         # A finalizer may run while its thread holds any lock: the next call that
         # registers a name closes it, or the driver does.
-        inner.manager.deferred.append(inner.close_locked)
-        if (listener := getattr(self, "_listener", None)) is not None:
-            listener.driver.call(inner.manager.settle, listener)
+        broker.manager.deferred.append(broker.close_locked)
+        if (listener := self._listener) is not None:
+            listener.driver.call(broker.manager.settle, listener)
         _warn(unclosed, ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
@@ -185,7 +196,7 @@ class SocketQueueBroker(Closable):
             driver = self._held_driver()
             try:
                 listener = Listener(
-                    self._inner,
+                    self._broker,
                     socket,
                     driver,
                     self._options,
@@ -211,7 +222,7 @@ class SocketQueueBroker(Closable):
                 _net.unlink_if(address.path, file)
             listener.close()
 
-        self._inner.on_close = farewell
+        self._broker.on_close = farewell
 
     def _held_driver(self) -> Driver:
         if self._driver is None:
@@ -226,75 +237,14 @@ class SocketQueueBroker(Closable):
         """The address it listens at, with the actual port; None if it does not."""
         return None if self._address is None else str(self._address)
 
-    # Meeting.
+    # Connecting.
 
-    def accept(
-        self,
-        port: int,
-        *,
-        timeout: float | None = None,
-        capacity: int | None = None,
-        exclusive: bool = False,
-        strict_half: bool | None = None,
+    def _connect(
+        self, name: str, port: int, timeout: float | None, strict_half: bool | None
     ) -> MessageQueue:
-        """Wait for a connect, from any process; see `QueueBroker.accept`."""
-        return self._broker.accept(
-            port,
-            timeout=timeout,
-            capacity=capacity,
-            exclusive=exclusive,
-            strict_half=strict_half,
-        )
-
-    @overload
-    def connect(
-        self,
-        name: str,
-        port: int,
-        *,
-        timeout: float | None = None,
-        required: Literal[True],
-        strict_half: bool | None = None,
-    ) -> MessageQueue: ...
-    @overload
-    def connect(
-        self,
-        name: str,
-        port: int,
-        *,
-        timeout: float | None = None,
-        required: bool = False,
-        strict_half: bool | None = None,
-    ) -> MessageQueue | None: ...
-    def connect(
-        self,
-        name: str,
-        port: int,
-        *,
-        timeout: float | None = None,
-        required: bool = False,
-        strict_half: bool | None = None,
-    ) -> MessageQueue | None:
-        """Wait for an accept of the broker at an address, or of a name in this process.
-
-        An address where nothing listens is an unknown broker (QB-SOCK-2). Otherwise
-        this is as `QueueBroker.connect`.
-
-        Raises:
-            NotAdmittedError: the listener does not admit this peer.
-            PermissionError: the system denies this process access to the address.
-            ProtocolError: the service at that address is not a broker.
-            OSError: this process cannot connect at present, such as for lack of
-                descriptors; or the host name does not resolve.
-        """
         if not is_address(name):
             try:
-                return self._broker.connect(
-                    *(name, port),
-                    timeout=timeout,
-                    required=required,
-                    strict_half=strict_half,
-                )
+                return super()._connect(name, port, timeout, strict_half)
             except UnknownBrokerError as error:
                 raise self._unknown_name(error) from None
         rdv, outgoing_connect, deadline = self._connecting(
@@ -303,12 +253,10 @@ class SocketQueueBroker(Closable):
         try:
             end = meet(rdv, deadline, timeout, outgoing_connect.begin)
         except (BrokerClosedError, UnknownBrokerError) as error:
-            if isinstance(error, UnknownBrokerError) and not required:
-                return None
             raise outgoing_connect.error_for(error)  # noqa: B904 # it has its own cause
         finally:
             outgoing_connect.cancel()
-        return end  # type: ignore[return-value]  # of kind QUEUE, as requested
+        return cast("MessageQueue", end)  # of kind QUEUE, as requested
 
     @staticmethod
     def _unknown_name(error: UnknownBrokerError) -> UnknownBrokerError:
@@ -332,11 +280,11 @@ class SocketQueueBroker(Closable):
         """
         address = Address.parse(name)
         deadline = deadline_after(timeout)
-        terms = self._broker._terms_with(strict_half)
+        terms = self._terms_with(strict_half)
         number = check_port(port)
         self.manager.check_process()
         kind, state = Kind.QUEUE, RdVState.WAITING_CONNECT
-        rdv = RdV(state, self._inner, name, kind, number, terms, make)
+        rdv = RdV(state, self._broker, name, kind, number, terms, make)
         if timeout == 0:
             deadline = _sync.monotonic() + ANSWER_S
         return rdv, self._outgoing_connect(rdv, address, waits=timeout != 0), deadline
@@ -375,46 +323,6 @@ class SocketQueueBroker(Closable):
             self._options.connect_s,
         )
 
-    def accept_iter(self, port: int) -> Iterator[MessageQueue]:
-        """Yield accepted queues until this broker is closed; see `QueueBroker`."""
-        return self._broker.accept_iter(port)
-
-    # Queries.
-
-    @property
-    def name(self) -> str:
-        """The name of this broker; it stays after `close`."""
-        return self._broker.name
-
-    @property
-    def manager(self) -> BrokerManager:
-        """The manager of this broker: its name space."""
-        return self._broker.manager
-
-    @property
-    def closed(self) -> bool:
-        """True once `close()` was called."""
-        return self._broker.closed
-
-    def waiting_accepts(self) -> dict[int, int]:
-        """Return how many accepts wait here, by port (QB-BOOK-2)."""
-        return self._broker.waiting_accepts()
-
-    def waiting_connects(self) -> dict[int, int]:
-        """Return how many connects wait here, from anywhere, by port (QB-BOOK-2)."""
-        return self._broker.waiting_connects()
-
-    def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return how many of its own connects wait, by name or address, and port."""
-        return self._broker.outgoing()
-
-    @contextmanager
-    def as_current(self) -> Iterator[None]:
-        """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
-        # A generator: it refers to this broker, which is closed when it is collected.
-        with self._broker.as_current():
-            yield
-
     # Closing.
 
     def close(self) -> None:
@@ -423,15 +331,14 @@ class SocketQueueBroker(Closable):
         Queues remain open. If no socket of this process is left, this waits for the end
         of the driver's thread, at most one second.
         """
-        self._broker.close()
+        super().close()
         if self._driver is None and not _sync.owns(self.manager.lock):
             await_background_end()
 
 
-def _check_length(name: object) -> None:
-    """Raise ValueError if a name does not fit in a frame, so cannot be sent."""
-    if isinstance(name, str):
-        size = len(name.encode("utf-8", "surrogatepass"))
-        if size > TEXT_BYTES_MAX:
-            msg = f"name of a broker has at most {TEXT_BYTES_MAX} bytes, got {size}"
-            raise ValueError(msg)
+def _check_length(name: str) -> None:
+    """Check that a name fits in a frame, so that it can be sent."""
+    size = len(check_name(name).encode("utf-8", "surrogatepass"))
+    if size > TEXT_BYTES_MAX:
+        msg = f"name of a broker has at most {TEXT_BYTES_MAX} bytes, got {size}"
+        raise ValueError(msg)

@@ -51,7 +51,7 @@ def test_wrap_returns_the_face_of_each_socket() -> None:
 
 @pytest.mark.parametrize("wrong", [None, b"", SocketConfig()])
 def test_only_sockets_are_wrapped(wrong: object) -> None:
-    with pytest.raises(TypeError, match="socket to wrap must be a BusSocket, a Raw"):
+    with pytest.raises(TypeError, match="object to wrap must be a BusSocket, a Raw"):
         aio.wrap(wrong)  # type: ignore[call-overload] # on purpose
     with pytest.raises(TypeError, match="socket"):
         aio.PairSocket(wrong)  # type: ignore[arg-type] # on purpose

@@ -138,20 +138,15 @@ class Meeting(RuleBasedStateMachine):
             ticket, answer, lambda: broker.meet_accept(KINDS[medium], port, terms, 0)
         )
 
-    @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA, required=st.booleans())
-    def connect_once(
-        self, source: int, name: str, port: int, medium: Medium, required: bool
-    ) -> None:
+    @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA)
+    def connect_once(self, source: int, name: str, port: int, medium: Medium) -> None:
         """Connect with timeout 0: it matches a waiting accept, or leaves no trace."""
         ticket, broker = next(self.tickets), self.labels[source]
         answer = self.model.connect(ticket, source, name, port, medium=medium)
         self._once(
             ticket,
             answer,
-            lambda: broker.meet_connect(
-                KINDS[medium], name, port, SIZE, 0, required=required
-            ),
-            required=required,
+            lambda: broker.meet_connect(KINDS[medium], name, port, SIZE, 0),
         )
 
     @rule(data=st.data())
@@ -209,32 +204,19 @@ class Meeting(RuleBasedStateMachine):
             return
         self._ended(ticket, answer, lambda: outcome(rdv))
 
-    def _once(
-        self,
-        ticket: int,
-        answer: Answer,
-        act: Callable[[], End | None],
-        *,
-        required: bool = False,
-    ) -> None:
+    def _once(self, ticket: int, answer: Answer, act: Callable[[], End]) -> None:
         if answer.kind is Ending.WAITS:
             assert self.model.withdraw(ticket).kind is Ending.DONE
             answer = Answer(Ending.TIMED_OUT)
-        if answer.kind is Ending.UNKNOWN_BROKER and not required:
-            assert act() is None
-            return
         self._ended(ticket, answer, act)
 
-    def _ended(
-        self, ticket: int, answer: Answer, act: Callable[[], End | None]
-    ) -> None:
+    def _ended(self, ticket: int, answer: Answer, act: Callable[[], End]) -> None:
         """Compare the end of a call with the model; a pair must be a pair."""
         if answer.kind is not Ending.DONE:
             with pytest.raises(ERRORS[answer.kind]):
                 act()
             return
         end = act()
-        assert end is not None
         self.ends[ticket] = end
         peer = self.ends.get(answer.value)  # type: ignore[call-overload]  # a ticket
         if peer is not None:

@@ -126,7 +126,7 @@ def test_a_close_while_the_driver_withdraws_a_caller_takes_effect_afterwards(
     """A handler may interrupt the main thread while that runs its own driver."""
     withdraw = meeting.withdraw_locked
     with brokers() as (acceptor, connector):
-        manager = acceptor._inner.manager
+        manager = acceptor.manager
 
         def close_within(rdv: RdV, reason: Reason) -> None:
             manager.close()

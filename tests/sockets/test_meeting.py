@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from queuebroker import (
     DisconnectedQueueError,
     RendezvousTimeoutError,
     UnknownBrokerError,
+    current_broker,
 )
 from queuebroker._net import socket_files
 from queuebroker.sockets import SocketOptions, SocketQueueBroker
@@ -222,6 +223,8 @@ def test_a_listener_does_not_replace_a_file_that_is_no_socket() -> None:
         (lambda b: SocketQueueBroker("x", options=1), TypeError, "options"),  # type: ignore[arg-type]
         (lambda b: b.accept(1, capacity=2**32), ValueError, "capacity must be at most"),
         (lambda _: SocketQueueBroker("x", capacity=2**32), ValueError, "at most 42949"),
+        (lambda b: _another(b, max_message_size=0), ValueError, "must be >= 1, got 0"),
+        (lambda b: _another(b, name=b._broker), TypeError, "a str, got Broker"),
         (lambda _: SocketOptions(message_bytes_max=2**32), ValueError, "at most 42949"),
         (lambda _: SocketOptions(ports={-1}), ValueError, "port must be in"),
         (lambda _: SocketOptions(ports=7), TypeError, "ports must be ints"),  # type: ignore[arg-type]
@@ -236,6 +239,18 @@ def test_wrong_arguments_are_found_at_the_call(
         with pytest.raises(error, match=text):
             call(guest)
         assert guest.outgoing() == {}
+        assert manager.names() == ["guest"]
+
+
+def _another(
+    broker: SocketQueueBroker, name: Any = "x", **limits: Any
+) -> SocketQueueBroker:
+    return SocketQueueBroker(name, manager=broker.manager, **limits)
+
+
+def test_it_is_the_current_broker_itself_which_connects_to_addresses() -> None:
+    with brokers() as (_, guest), guest.as_current():
+        assert guest.get_broker() is current_broker() is guest
 
 
 def test_a_connection_outlives_its_brokers() -> None:

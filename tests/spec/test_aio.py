@@ -134,8 +134,8 @@ def test_wrap_takes_an_end_or_a_broker_and_nothing_else() -> None:
                 with pytest.raises(TypeError) as caught:
                     aio.wrap(existing)
                 assert str(caught.value) == (
-                    f"cannot wrap {name}: want a MessageQueue, a QueueBroker"
-                    " or a SocketQueueBroker"
+                    "object to wrap must be a MessageQueue or a QueueBroker,"
+                    f" got {name}"
                 )
 
 

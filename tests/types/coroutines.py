@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import assert_type
 
 from queuebroker import MessageQueue, QueueBroker, Status, aio
+from queuebroker.aio.socket_broker import SocketQueueBroker as SocketFace
+from queuebroker.sockets import SocketQueueBroker
 
 
 async def meet(broker: aio.QueueBroker, sure: bool) -> None:
@@ -36,9 +38,13 @@ async def talk(queue: aio.MessageQueue) -> None:
         assert_type(message, bytes)
 
 
-def wrapped(queue: MessageQueue, broker: QueueBroker) -> None:
+def wrapped(
+    queue: MessageQueue, broker: QueueBroker, socket_broker: SocketQueueBroker
+) -> None:
     assert_type(aio.wrap(queue), aio.MessageQueue)
     assert_type(aio.wrap(broker), aio.QueueBroker)
+    assert_type(aio.wrap(socket_broker), SocketFace)
     assert_type(aio.wrap(queue).queue, MessageQueue)
     assert_type(aio.wrap(broker).broker, QueueBroker)
+    assert_type(aio.wrap(socket_broker).broker, SocketQueueBroker)
     aio.wrap(None)  # type: ignore[call-overload]
