@@ -112,15 +112,21 @@ def test_a_stream_that_is_not_open_accepts_nothing(
 ) -> None:
     """From a stranger, of a later epoch, or after the close; no state is created."""
     assert streams.accept("a", 1, ME, 1, ["m"], 1) is Refusal.NOT_OPEN
+    assert streams.find_open("a", 1) is None
     with pytest.raises(KeyError):
         streams.acknowledgement("a")
     streams.open("a", 1)
     assert streams.accept("a", 2, ME, 1, ["m"], 1) is Refusal.NOT_OPEN
+    assert streams.find_open("a", 2) is None
+    stream = streams.find_open("a", 1)
+    assert stream is not None
+    assert stream.acknowledgement == streams.acknowledgement("a")
     streams.accept("a", 1, ME, 2, ["2"], 1)
 
     assert streams.close("a", 1, 3, NOW) == ["2"]
 
     assert streams.accept("a", 1, ME, 3, ["3"], 1) is Refusal.NOT_OPEN
+    assert streams.find_open("a", 1) is None
     assert streams.close("a", 1, 9, NOW) == []
     assert streams.refused[Refusal.NOT_OPEN] == 3
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bus.kernel.peer.peer import Peer
 from bus.kernel.peer.relay import Relay
 from bus.kernel.peer.run_queue import RelayCounters
@@ -9,6 +11,7 @@ from bus.kernel.peer.session import Session
 from bus.kernel.streams.receipts import Receipts
 from bus.kernel.wire import Characteristics
 from bus.model.config import BusConfig
+from bus.model.message import Incoming, Kind
 from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.kernel.sessions import link_up, new_alarm, outbound_run
@@ -19,9 +22,8 @@ ADDRESSEE = Characteristics(
 )
 
 
-@clause("BUS-MSG-20", "BUS-FLOW-7")
-def test_one_of_several_in_a_run_is_taken_out() -> None:
-    """The others stay under way, each under its number."""
+def linked_relay() -> Relay:
+    """Return a relay of a peer that knows the sender, on a link."""
     session = Session(
         5, own=1, incarnation=2, nonce=0, config=CONFIG, ack_alarm=new_alarm()
     )
@@ -35,7 +37,13 @@ def test_one_of_several_in_a_run_is_taken_out() -> None:
     )
     link_up(session)
     peer.announced.add(1)
-    relay = Relay(peer, ADDRESSEE, 0.0, config=CONFIG)
+    return Relay(peer, ADDRESSEE, 0.0, config=CONFIG)
+
+
+@clause("BUS-MSG-20", "BUS-FLOW-7")
+def test_one_of_several_in_a_run_is_taken_out() -> None:
+    """The others stay under way, each under its number."""
+    relay = linked_relay()
     relay.append([outbound_run([b"a", b"bb", b"ccc"])])
     relay.pump()
 
@@ -52,6 +60,22 @@ def test_one_of_several_in_a_run_is_taken_out() -> None:
     assert relay.take_refused(2) is None
     assert [relay.take_refused(number) is not None for number in (1, 3)] == [True] * 2
     assert not relay.unacked
+
+
+@clause("BUS-MSG-20")
+def test_no_answer_to_a_refused_request_is_awaited() -> None:
+    """One that comes in spite of the refusal is passed over; other requests wait on."""
+    relay = linked_relay()
+    source: Any = "d"
+    for number in (7, 8):
+        message = Incoming(Kind.COMMAND, b"x", _source=source, wants_reply=True)
+        relay.append([outbound_run([b"x"], id=number, message=message, name=None)])
+    relay.pump()
+    assert relay.is_unanswered(source, 7)
+
+    relay.take_refused(1)
+
+    assert [relay.is_unanswered(source, number) for number in (7, 8)] == [False, True]
 
 
 @clause("BUS-CHAN-9")

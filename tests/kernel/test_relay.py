@@ -354,6 +354,38 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     assert audience.queued_bytes == 5
 
 
+@clause("BUS-FLOW-1", "BUS-FLOW-3")
+@pytest.mark.parametrize(
+    ("lengths", "left"),
+    [
+        ([20] * 5, [20] * 5),
+        ([10] * 8, [10] * 5),
+        ([20, 30, 30, 20, 20], [30, 30, 20, 20]),  # exactly the bytes in excess
+        ([10, 9, 30, 30, 22], [9, 30, 30, 22]),  # one byte in excess
+        ([40, 10, 50, 15], [10, 50, 15]),
+        ([5, 5, 5, 60, 40], [60, 40]),
+        ([50, 300], [300]),
+        ([300], [300]),
+    ],
+)
+def test_of_notifications_sent_together_the_oldest_are_dropped_down_to_the_bounds(
+    lengths: list[int], left: list[int]
+) -> None:
+    """As few as possible, in messages and in bytes; never the newest."""
+    machine = RelayMachine()
+    machine.peer.session.detach()
+    config = attrs.evolve(CONFIG, task_fifo_messages=5, task_fifo_bytes=100)
+    audience = Relay(machine.peer, None, 0.0, config=config)
+    bodies = [bytes(length) for length in lengths]
+    audience.append([replace(notification(1, 1), bodies=bodies, size=sum(lengths))])
+
+    audience.drop_excess()
+
+    assert [len(body) for run in audience.queue for body in run.bodies] == left
+    assert (audience.queued, audience.queued_bytes) == (len(left), sum(left))
+    assert audience.counters.dropped == len(lengths) - len(left)
+
+
 @clause("BUS-MSG-16", "BUS-FLOW-3")
 def test_of_notifications_sent_together_only_those_too_long_are_dropped() -> None:
     """The next one that is sent reports them."""
@@ -577,18 +609,23 @@ def test_a_window_is_filled_by_as_much_of_an_outbound_run_as_fits() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_extracted_messages_of_an_outbound_run_are_released() -> None:
+@pytest.mark.parametrize("last", range(5))
+def test_extracted_messages_of_an_outbound_run_are_released(last: int) -> None:
     """The other messages keep their numbers."""
-    machine = RelayMachine()
-    machine.several_are_posted(1, [4, 5, 6, 7])
+    machine, lengths = RelayMachine(), [4, 5, 6, 7]
+    relay = machine.relay
+    machine.several_are_posted(1, lengths)
     machine.what_may_goes()
 
-    machine.relay.on_extracted(2)
-    assert machine.relay.counters.taken == 2
+    relay.on_extracted(last)
 
-    ((first, rest),) = machine.relay.unacked
-    assert (first, [len(each) for each in rest.bodies], rest.size) == (3, [6, 7], 13)
-    assert (machine.relay.under_way, machine.relay.unacked_bytes) == (2, 13)
+    assert (relay.counters.taken, relay.counters.commands_taken) == (last, last)
+    left = lengths[last:]
+    assert [
+        (first, [len(each) for each in rest.bodies], rest.size)
+        for first, rest in relay.unacked
+    ] == ([(last + 1, left, sum(left))] if left else [])
+    assert (relay.under_way, relay.unacked_bytes) == (len(left), sum(left))
 
 
 @clause("BUS-FLOW-6")
@@ -605,11 +642,19 @@ def test_one_message_of_an_outbound_run_makes_room_for_another() -> None:
 
 
 @clause("BUS-RELAY-11")
-def test_the_bytes_under_way_leave_less_room_for_the_next_outbound_run() -> None:
-    """Only the last message that fits may exceed the bytes of the window."""
+@pytest.mark.parametrize("notifying", [False, True])
+def test_the_bytes_under_way_leave_less_room_for_the_next_outbound_run(
+    *, notifying: bool
+) -> None:
+    """Only the last message that fits may exceed the bytes of the window.
+
+    notifying: a notification waits for the same process.
+    """
     machine = RelayMachine()
     machine.several_are_posted(1, [WINDOW_BYTES - 5])
     machine.what_may_goes()
+    if notifying:
+        machine.its_sender_notifies(1)
 
     machine.several_are_posted(2, [4] * (WINDOW - 1))
     machine.what_may_goes()

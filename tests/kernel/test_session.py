@@ -164,7 +164,7 @@ def test_many_control_frames_are_acknowledged_at_once() -> None:
 def batch_of(one: Session, source: int = 1) -> Batch:
     """Return the frame of one message that a session sends to relay 9."""
     one.send(9, [outbound_run([b"x"], relay=source)])
-    batch = one.flush(NOW)[0]
+    [batch] = one.flush(NOW)
     assert isinstance(batch, Batch)
     return batch
 
@@ -184,6 +184,34 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert one.acks.next_check(NOW, ready=True) == NOW + 50 * CONFIG.ack_delay_s
     assert one.acks.in_exchange
     assert one.acks.next_check(NOW, ready=True) is None
+
+
+@clause("BUS-RELAY-9")
+def test_an_exchange_needs_no_ack_frame_however_long_it_is() -> None:
+    """Each message of this process acknowledges the one before it."""
+    one = session()
+    link_up(one)
+    for number in range(1, 20):
+        one.acks.on_received(Acknowledgement(number + 1))
+        one.acks.on_extracted(1, number, NOW, CONFIG.window_bytes // 4)
+        assert one.flush(NOW) == []
+
+        assert batch_of(one).acknowledged == number
+        assert one.flush(NOW + 1) == []
+        one.on_ack(Ack(epoch=5, incarnation=2, last=number, heard=0))
+
+
+@clause("BUS-RELAY-9")
+def test_half_the_window_of_the_stream_since_a_message_needs_an_ack_frame() -> None:
+    one = session()
+    link_up(one)
+    one.acks.on_received(Acknowledgement(11))
+    assert batch_of(one).acknowledged == 10
+
+    one.acks.on_received(Acknowledgement(14))
+    assert one.flush(NOW) == []
+    one.acks.on_received(Acknowledgement(15))
+    assert [type(each) for each in one.flush(NOW)] == [Ack]
 
 
 @clause("BUS-RELAY-9")
@@ -368,6 +396,23 @@ def test_messages_that_queue_up_together_are_sent_in_one_frame() -> None:
 
     assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
     assert one.flush(NOW) == []
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-10")
+def test_a_new_link_acknowledges_all_extractions_again() -> None:
+    """The acknowledgement may have been lost with the link before."""
+    one = session()
+    link_up(one)
+    for relay in (3, 4):
+        one.acks.on_extracted(relay, 1, NOW)
+    (lost,) = one.flush(NOW + CONFIG.ack_delay_s)
+    one.detach()
+
+    link_up(one, 2, known=5)
+
+    assert isinstance(lost, Ack)
+    assert lost.extracted == ((3, 1), (4, 1))
+    assert one.flush(NOW + 1) == [lost]
 
 
 @clause("BUS-RELAY-10")

@@ -169,6 +169,7 @@ def test_outbound_runs_that_wait_together_are_one_frame_of_a_run_each() -> None:
         (3 * MESSAGES_MAX + 5, 4, 4),
         (512, 1024, 1),
         (513, 1024, 2),
+        (1024, 1024, 2),
         (4000, 1024, 8),
         (3, FRAME_BYTES + 1, 3),
     ],
@@ -190,6 +191,7 @@ def test_a_frame_holds_so_much_and_no_more(
         assert (frame.first, frame.count <= MESSAGES_MAX) == (number, True)
         lengths = [len(body) for run in frame.runs for body in run.bodies]
         assert sum(lengths[:-1]) <= FRAME_BYTES
+        assert len(frame.runs) == 1  # one head for all of its messages
         number += frame.count
     assert [each.what for each in said(frames)] == bodies
 

@@ -124,6 +124,15 @@ def test_runs_of_a_long_frame_are_a_sequence_and_made_once() -> None:
         hash(found)
 
 
+@clause("AMO-15", "BUS-WIRE-1")
+@pytest.mark.parametrize("count", [1, 2, MESSAGES_MAX])
+def test_a_batch_may_end_with_the_last_number_of_a_stream(count: int) -> None:
+    run = _run(bodies=[b""] * count)
+    batch = _batch(floor=2**64 - count, first=2**64 - count, runs=[run])
+
+    assert _decoded(encode(batch)) == batch
+
+
 def test_a_floor_alone_has_no_runs() -> None:
     batch = _decoded(encode(_batch(runs=[])))
 

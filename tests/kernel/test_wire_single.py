@@ -110,6 +110,32 @@ def test_a_location_is_packed_as_any_batch(batch: Batch) -> None:
 
 
 @clause("BUS-WIRE-1")
+@pytest.mark.parametrize("flags", [0, WANTS_REPLY, RAW | WANTS_REPLY])
+def test_a_location_is_read_as_any_batch(flags: int) -> None:
+    location = bytes(range(LOCATION_BYTES))
+    run = Run(1, 2, Kind.COMMAND, flags, 3, NO_DEADLINE, 0, (b"long",))
+    frame = encode_located(Batch(1, 2, 5, 5, [run]), location)
+
+    found, there = decode_single(frame), decode(frame)
+
+    assert found is not None
+    assert isinstance(there, Batch)
+    assert _plain(found) == _plain(there)
+    assert found.runs[0].bodies == [location]
+
+
+@clause("BUS-WIRE-4")
+@pytest.mark.parametrize("length", [0, LOCATION_BYTES - 1, LOCATION_BYTES + 1])
+def test_decode_lone_declines_a_location_of_another_length(length: int) -> None:
+    run = Run(1, 2, Kind.COMMAND, 0, 3, NO_DEADLINE, 0, (b"long",))
+    frame = encode_located(Batch(1, 2, 5, 5, [run]), bytes(length))
+
+    assert decode_single(frame) is None
+    with pytest.raises(WireError):
+        decode(frame)
+
+
+@clause("BUS-WIRE-1")
 @given(lone_batches())
 def test_a_lone_message_is_read_as_any_batch(batch: Batch) -> None:
     found = decode_single(encode(batch))

@@ -81,7 +81,9 @@ FOLDERS: Final = {
         ("queuebroker/channel",), ("tests/queuebroker", "tests/spec"), 60
     ),
     "bus/kernel/streams": Folder(
-        ("bus/kernel/streams",), ("tests/kernel", "tests/features/durable"), 60
+        ("bus/kernel/streams",),
+        ("tests/kernel", "tests/simulate", "tests/features/durable"),
+        60,
     ),
     "bus/kernel/wire": Folder(("bus/kernel/wire",), ("tests/kernel",), 60),
     "bus/kernel/peer": Folder(("bus/kernel/peer",), _BUS_TESTS, 60),

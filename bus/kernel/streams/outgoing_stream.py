@@ -131,7 +131,7 @@ class OutgoingStream(Generic[M]):
         late = [
             number for number, deadline in self._deadlines.items() if deadline <= now
         ]
-        starts = [0, *[number + 1 for number in late]]
+        starts = [self.floor, *[number + 1 for number in late]]
         return self._keep_only(zip(starts, [*late, _NO_NUMBER], strict=True))
 
     def abandon(self) -> list[M]:
