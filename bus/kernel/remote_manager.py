@@ -115,12 +115,7 @@ class RemoteManager:
             MasterDialler(topology, master),
         )
         self.idle_links: Final = IdleLinks(
-            topology,
-            self.relays,
-            self.outbound_messages,
-            self._undelivered_messages,
-            self.links,
-            hooks,
+            topology, self.relays, self.outbound_messages, hooks
         )
         self.keep_alive: Final = KeepAlive(topology, self.links)
         self.task_announcer: Final = TaskAnnouncer(

@@ -371,14 +371,16 @@ def test_an_answer_as_long_as_its_peer_accepts_is_sent(less: int, flags: int) ->
 
 
 @clause("BUS-SEC-1", "BUS-MSG-13")
+@pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("mid", [0, 5])
-def test_a_denied_command_is_answered_whether_or_not_its_sender_records_it(
-    mid: int,
+def test_a_denied_command_that_asks_is_answered_whether_or_not_its_sender_records_it(
+    mid: int, *, asks: bool
 ) -> None:
     """This process records nothing."""
     scene = Scene()
     scene.peer.credentials = Credentials(rights=Rights(command=()))
-    question = scene.run(scene.number(scene.f), b"1", flags=RAW | WANTS_REPLY)
+    flags = RAW | WANTS_REPLY if asks else RAW
+    question = scene.run(scene.number(scene.f), b"1", flags=flags)
 
     actions = scene.come(replace(question, mid=mid, hop=1))
 
@@ -389,5 +391,27 @@ def test_a_denied_command_is_answered_whether_or_not_its_sender_records_it(
         if isinstance(action, Send) and isinstance(action.frame, Batch)
         for run in action.frame.runs
     ]
-    assert [run.flags for run in sent] == [FAILED]
-    assert "access is denied" in str(decode(sent[0].bodies[0]))
+    assert [run.flags for run in sent] == [FAILED] * asks
+    assert all("access is denied" in str(decode(run.bodies[0])) for run in sent)
+
+
+@clause("BUS-RELAY-9")
+def test_an_acknowledgement_of_an_earlier_epoch_is_ignored() -> None:
+    """It counts messages that the present epoch has not sent."""
+    scene = Scene()
+    scene.stage.hold(scene.d)
+    scene.stage.send(scene.f, "d")
+    scene.stage.soon()
+    session = scene.peer.session
+    assert session.link is not None
+    ack = Ack(
+        epoch=session.epoch - 1,
+        incarnation=scene.here.life,
+        last=100,
+        extracted=((scene.source, 100),),
+    )
+
+    actions = scene.here.remote.receive(session.link, ack, scene.stage.world.now)
+
+    assert actions == []
+    assert len(scene.stage.relays("s3")["d"].unacked) == 1

@@ -168,6 +168,9 @@ class Performer:
         if task is None and not entry.remote:  # deregistered before it was opened
             self._process.world.lost_in_between += messages
             return []
+        if entry.remote and entry.host is None:  # stays closed, as in `RelayOutbox`
+            assert not messages
+            return []
         for message in messages:
             message._to = entry
             if message._trace is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bus.kernel import constants
+from bus.kernel.wire import Bye, Error, Reason
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
@@ -93,8 +96,34 @@ def test_a_process_that_needs_a_link_refuses_to_close_it() -> None:
     assert "BYE" in stage.types("s3", "s2")
 
     assert stage.links("s2", "s3") == 1
+    there, back = stage.send(d, "f") + stage.send(f, "d")
+    stage.soon()
+    assert (there.taken_by, back.taken_by) == (f.id, d.id)
+
+
+@clause("BUS-DEREG-5")
+@pytest.mark.parametrize("to", ["s1", "s3"])
+def test_a_process_closes_no_link_with_its_master_or_with_messages_under_way(
+    to: str,
+) -> None:
+    """Though the peer asks for it, and no task here uses the link."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.hold(f)
     (command,) = stage.send(d, "f")
     stage.soon()
+    d.process.deregister(d)
+    stage.forget()
+
+    peer = stage.process(to).remote.topology.peers["m1", "s2"]
+    peer.session.send_link_frame(Bye())
+    stage.process(to).settle()
+    stage.soon(0.1)
+
+    replies = [each for each in stage.frames("s2", to) if isinstance(each, Error)]
+    assert [each.reason for each in replies] == [Reason.BUSY]
+    stage.release(f)
+    stage.soon(0.1)
     assert command.taken_by == f.id
 
 

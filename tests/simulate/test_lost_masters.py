@@ -153,15 +153,23 @@ def test_a_subscription_without_its_asker_or_its_task_ends_with_the_master() -> 
 
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
-def test_a_subscription_to_a_task_that_left_without_a_master_is_forgotten() -> None:
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_subscription_to_a_task_that_left_without_a_master_is_forgotten(
+    linked: bool,
+) -> None:
+    """Whether or not its asker still uses the link, for messages to another task."""
     stage = Stage()
-    news = stage.task("news", "s3")
-    subscriber(stage)
+    news, other = stage.task("news", "s3"), stage.task("other", "s3")
+    hearer = subscriber(stage)
+    if linked:
+        stage.send(hearer, other.name)
+    stage.soon()
     stage.process("s1").die()
     stage.soon(1.0)
     news.process.deregister(news)
     stage.soon(IN_TIME_S)
     assert subscriptions(stage, "s3") == 0
+    assert stage.links("s2", "s3") == linked
 
 
 @clause("BUS-RELAY-8", "BUS-ROUTE-17")

@@ -17,9 +17,10 @@ from tests.simulate.stage import Stage, errors_of
 if TYPE_CHECKING:
     from bus.kernel.peer.relay import Relay
     from bus.model.message import Incoming
+    from tests.simulate.process import SimTask
 
 
-def pair(stage: Stage) -> tuple[object, object]:
+def pair(stage: Stage) -> tuple[SimTask, SimTask]:
     """Return tasks of two slaves, with a relay of one in the process of the other."""
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -101,6 +102,64 @@ def test_a_private_task_gets_answers_and_nothing_else() -> None:
     assert question.answers == 1
     assert stage.relays("s3")["p"].state is RelayState.UNNAMED
     assert errors_of(commands) == [UnresolvedError] * 3
+
+
+@clause("BUS-MOVE-5")
+@pytest.mark.parametrize("unread", [0, CONFIG.window])
+def test_commands_not_sent_yet_go_to_another_task_that_takes_the_name(
+    unread: int,
+) -> None:
+    """Once the former holder has taken the commands under way to it, if any."""
+    stage = Stage()
+    d, f = pair(stage)
+    stage.hold(f)
+    early = stage.send(d, "f", unread)
+    rest = stage.send(d, "f", 2) if unread else []
+    stage.soon()
+    stage.process("s1").frozen = True  # so that two tasks have the name
+    late = stage.task("f", "s2")
+    rest += stage.send(d, "f")
+    stage.soon()
+    assert [each.taken_by for each in rest] == (
+        [None] * len(rest) if unread else [late.id]
+    )
+
+    stage.release(f)
+    stage.soon()
+
+    assert [each.taken_by for each in early] == [f.id] * unread
+    assert [each.taken_by for each in rest] == [late.id] * len(rest)
+
+
+@clause("BUS-MSG-6", "BUS-MOVE-7")
+def test_a_task_that_loses_its_name_before_commands_may_go_to_it_gets_its_answer() -> (
+    None
+):
+    """Commands wait: one for the previous holder of the name is still under way."""
+    stage = Stage(slaves=3)
+    d, f = pair(stage)
+    other = stage.task("e", "s4")
+    stage.send(other, "d")
+    stage.soon()
+    stage.hold(f)
+    stage.send(d, "f")
+    stage.soon()
+    stage.process("s1").frozen = True  # so that several tasks have the name
+    late = stage.task("f", "s4")
+    stage.send(late, "d")
+    stage.soon()
+    assert not stage.relays("s2")["f"].opened
+    stage.task("f", "s2")
+    stage.soon()
+
+    (question,) = stage.send(late, "d", asks=True)
+    stage.soon()
+    for message in d.kept:
+        d.process.answer(message)
+    d.process.settle()
+    stage.soon()
+
+    assert question.answers == 1
 
 
 @clause("BUS-MSG-1", "BUS-CHAN-6")

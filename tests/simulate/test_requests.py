@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from bus.errors import BusFullError
-from bus.kernel.searches.requests import Requests
+from bus.kernel.searches.requests import HOPS, Requests
+from bus.kernel.wire import ControlFrame, Error, Export
+from bus.model.registration import RegistrationId
 from specs.clauses import clause
 from tests.simulate.stage import Stage, errors_of
+
+if TYPE_CHECKING:
+    from tests.simulate.process import SimProcess
 
 
 @clause("BUS-FLOW-1")
@@ -74,6 +80,65 @@ def test_the_subscriptions_that_a_master_keeps_are_bounded() -> None:
     number = late.process.notify(late)
     stage.soon()
     assert (number, hearers[2].id) in received
+
+
+def say(of: SimProcess, to: SimProcess, frame: ControlFrame) -> None:
+    """Let a process send a frame to another one."""
+    of.remote.topology.peers[to.key].session.send_control(frame)
+    of.settle()
+
+
+def errors(stage: Stage, to: str) -> list[str]:
+    """Return what the master of the first machine has reported to a slave."""
+    return [each.text for each in stage.frames("s1", to) if isinstance(each, Error)]
+
+
+@clause("BUS-FLOW-1")
+def test_a_process_that_exceeds_its_bound_of_public_tasks_loses_its_link() -> None:
+    """A name that it has counts once, one that another process has counts, too."""
+    stage = Stage(PUBLIC_TASKS_PER_PROCESS=2)
+    master, slave = stage.process("s1"), stage.process("s2")
+    a, _, c = stage.task("a", "s2"), stage.task("b", "s2"), stage.task("c", "s3")
+    stage.soon()
+    say(slave, master, Export(id=a.id, name="a", registered_ns=1))
+    stage.soon()
+    assert errors(stage, "s2") == []
+
+    number = RegistrationId("m1", "s2", a.id.number + 100)
+    say(slave, master, Export(id=number, name=c.name, registered_ns=1))
+    stage.soon(0.1)
+
+    assert errors(stage, "s2")[:1] == ["more than 2 tasks are exported"]
+    assert stage.process("s1").remote.name_registry.users.owners()["c"] == ("m1", "s3")
+
+
+@clause("BUS-FLOW-1")
+def test_a_process_that_exceeds_its_bound_of_subscriptions_loses_its_link() -> None:
+    """The link of another process that passes on too many for it remains."""
+    stage = Stage(machines=2, SUBSCRIPTIONS_PER_PROCESS=1)
+    slave, master = stage.process("s2"), stage.process("s1")
+    other = stage.process("s1", "m2")
+    lines: list[str] = []
+    other.remote.topology.complain = lines.append  # type: ignore[misc]
+    hearer = stage.task("d", "s2")
+    slave.subscribe(hearer, "ism://m2/news")
+    stage.soon()
+    (kept,) = other.remote_subscriptions.ledger.all()
+    again = replace(kept.frame, specification="ism://m2/more")
+    again = replace(again, id=replace(again.id, number=again.id.number + 1))
+
+    say(master, other, again)
+    stage.soon()
+    assert lines == [
+        "a subscription of m1/s2 to 'ism://m2/more' is rejected:"
+        " the limit is 1 per process"
+    ]
+    assert other.remote_subscriptions.ledger.all() == [kept]
+    assert errors(stage, "s2") == []
+    say(slave, master, replace(again, hops=HOPS))
+    stage.soon(0.1)
+
+    assert errors(stage, "s2")[:1] == ["more than 1 subscriptions are requested"]
 
 
 @clause("BUS-FLOW-1", "BUS-ROUTE-18")

@@ -9,6 +9,7 @@ import pytest
 from bus.errors import AccessDeniedError, RemoteError
 from bus.kernel.tasks.actions import Evict
 from bus.kernel.wire import AddRelay, Error, LinkKind, Reason, Refused
+from bus.kernel.wire.frames import Subscribe
 from bus.model.rights import Rights
 from bus.model.specification import Specification
 from specs.clauses import clause
@@ -250,6 +251,32 @@ def test_a_guest_receives_only_the_granted_notifications(
 
 
 @clause("BUS-SEC-1")
+@pytest.mark.parametrize("process", [GUEST, "s2"])
+def test_a_guest_receives_no_notifications_of_another_machine(process: str) -> None:
+    """Its subscription goes no further; that of a process with full rights does."""
+    stage = Stage(machines=2, guests=Guests({GUEST}, by_all(RIGHTS)))
+    said = complaints(stage, "s1")
+    hearer, notifier = stage.task("guest/a", process), stage.task("news", "s1", "m2")
+    hearer.process.subscribe(hearer, "ism://m2/news")
+    stage.soon()
+
+    notifier.process.notify(notifier)
+    stage.soon()
+
+    allowed = process != GUEST
+    asked = {
+        receiver.name
+        for _, receiver, frame in stage.world.frames or ()
+        if isinstance(frame, Subscribe) and receiver is not None
+    }
+    assert ("m2/s1" in asked) == allowed
+    assert received(stage, hearer, notifier) == allowed
+    assert any("may not subscribe to 'ism://m2/news'" in each for each in said) != (
+        allowed
+    )
+
+
+@clause("BUS-SEC-1")
 def test_queued_notifications_that_a_guest_may_not_receive_are_dropped() -> None:
     """Those that it may not receive; the master has accepted its subscription."""
     stage = Stage(
@@ -311,6 +338,31 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else(
         sent_command = victim.command(d, "f")
         stage.soon()
         assert sent_command.taken_by == f.id
+
+
+@clause("BUS-ROUTE-16", "BUS-SEC-1")
+@pytest.mark.parametrize(
+    ("gateway", "process", "address"),
+    [
+        ("s1", "s2", "m1/s2"),
+        ("s1", GUEST, None),
+        ("s1", "s9", None),
+        ("s2", "s4", None),
+    ],
+    ids=["slave", "guest", "unknown", "not the master"],
+)
+def test_a_master_gives_links_to_its_slaves_with_full_rights(
+    gateway: str, process: str, address: str | None
+) -> None:
+    """It knows where they listen; another process ignores such an address."""
+    stage = stage_of()
+    stage.send(stage.task("d", "s4"), stage.task("f", "s2").name)
+    stage.soon()
+    topology = stage.process(gateway).remote.topology
+    if gateway != "s1":
+        topology.peers["m1", process].inside_address = f"m1/{process}"
+
+    assert topology.inside_address_of(process) == address
 
 
 # Rights alone.

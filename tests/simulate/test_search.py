@@ -332,6 +332,23 @@ def test_a_search_ends_when_no_sender_waits_for_it() -> None:
     stage.world.checks.rest()
 
 
+@clause("BUS-ROUTE-7", "BUS-ROUTE-19")
+def test_a_name_is_searched_for_again_for_a_message_that_waits_longer() -> None:
+    """The search lasts as long as the messages that waited when it began."""
+    stage = Stage()
+    d = stage.task("d", "s2")
+    brief = d.process.command(d, "z", timeout=0.2)
+    stage.soon(0.1)
+    (longer,) = stage.send(d, "z")
+    stage.soon()
+
+    z = stage.task("z", "s3")
+    stage.soon()
+
+    assert errors_of([brief]) == [UnresolvedError]
+    assert longer.taken_by == z.id
+
+
 @clause("BUS-ROUTE-19")
 def test_a_search_ends_when_its_task_is_found_by_other_means_and_lost() -> None:
     """A subscription finds it first; no link is made; no message waits any more."""

@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
     from bus.kernel.hooks import Hooks
     from bus.kernel.links.link import Link
-    from bus.kernel.links.link_table import LinkTable
-    from bus.kernel.messages.outbound_messages import (
-        OutboundMessages,
-        UndeliveredMessages,
-    )
+    from bus.kernel.messages.outbound_messages import OutboundMessages
     from bus.kernel.peer.peer import Peer
     from bus.kernel.peer.relay import Relay
     from bus.kernel.relays import Relays
@@ -186,13 +182,11 @@ class IdleLinks:
     __slots__ = (
         "_alarm",
         "_hooks",
-        "_links",
         "_new",
         "_outbound_messages",
         "_relays",
         "_since",
         "_topology",
-        "_undelivered_messages",
     )
 
     def __init__(
@@ -200,15 +194,11 @@ class IdleLinks:
         topology: Topology,
         relays: Relays,
         outbound_messages: OutboundMessages,
-        undelivered_messages: UndeliveredMessages,
-        links: LinkTable,
         hooks: Sequence[Hooks],
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
-        self._undelivered_messages: Final = undelivered_messages
-        self._links: Final = links
         self._hooks: Final = hooks
         self._alarm: Final = topology.timers.alarm(self._on_due)
         self._new: dict[Key, None] = {}
@@ -261,19 +251,13 @@ class IdleLinks:
         """Close a link at the peer's request, unless this process needs it."""
         peer = link.peer
         assert peer is not None
-        if peer.closing:
-            self._links.hang_up(link)
-            peer.parted = BusReason.LEFT
-            self._topology.drop_peer(peer, now)
-            return
-        used = any(map(self._relays.is_used, peer.relays.values()))
-        if peer.joined or peer.busy or used or self._wants(peer):
-            peer.session.send_control(Error(reason=Reason.BUSY))
-            return
-        self._topology.send(link.id, Bye())
-        self._links.hang_up(link)
+        if not peer.closing:
+            used = any(map(self._relays.is_used, peer.relays.values()))
+            if peer.joined or peer.busy or used or self._wants(peer):
+                peer.session.send_control(Error(reason=Reason.BUSY))
+                return
+            self._topology.send(link.id, Bye())
         peer.parted = BusReason.LEFT
-        self._undelivered_messages.close(peer)
         self._topology.drop_peer(peer, now)
 
     def on_refused(self, peer: Peer) -> None:

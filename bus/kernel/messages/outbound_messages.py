@@ -476,12 +476,6 @@ class UndeliveredMessages:
             error = UnreachableError(relay.entry.name, "no process answers")
             self._topology.fail(unsent, error)
 
-    def close(self, peer: Peer) -> None:
-        """Release the relays of a peer together with its unused link (BUS-DEREG-5)."""
-        for relay in list(peer.relays.values()):
-            self._relays.release(relay, relay.take_unsent(), final=False)
-        peer.forget()
-
     # Time.
 
     def _expire(self, now: float) -> float | None:
