@@ -387,7 +387,6 @@ class Relays:
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
         """Release a relay; its remaining commands go elsewhere."""
         self.on_changed(relay)
-        relay.peer.active.pop(relay, None)
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)
         state, relay.state = relay.state, RelayState.UNNAMED

@@ -257,6 +257,34 @@ def test_an_asker_that_awaits_an_answer_of_a_lost_process_receives_an_error() ->
     assert {number for number, kind in failed if kind is PeerLostError} == waiting
 
 
+@clause("BUS-DEREG-4", "BUS-FLOW-5")
+def test_a_question_to_a_task_that_left_is_forgotten_at_its_deadline() -> None:
+    """Also while messages of that task still wait, so that its relay stays."""
+    stage = Stage()
+    d, g = stage.task("d", "s2"), stage.task("g", "s2")
+    f = stage.task("f", "s3")
+    stage.soon()
+    while not f.kept:
+        d.process.command(d, "f", asks=True, timeout=5.0)
+        stage.soon()
+    stage.hold(g)
+    stage.send(f, "g", 3 * CONFIG.window)
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+    assert relay.asked
+
+    f.process.deregister(f)
+    stage.soon()
+    assert stage.relays("s2")["f"] is relay
+    assert relay.asked
+    stage.soon(10.0)
+    assert not relay.asked
+
+    stage.release(g)
+    stage.soon()
+    assert "f" not in stage.relays("s2")
+
+
 @clause("BUS-MOVE-6")
 def test_messages_for_a_task_that_comes_home_take_no_link() -> None:
     """The relay hands its messages over to the local task, and the link is closed."""
