@@ -527,9 +527,8 @@ class _WaitableLink:
                     driver._run_urgent_part()
             missing: float = math.inf
             while True:
-                # Checked after this thread is listed as asleep: an earlier poster did
-                # not wake it. The urgent part may also have put a message into one of
-                # its mailboxes.
+                # The urgent part may have put a message into one of its mailboxes. The
+                # lease itself checks the inbox once more before it sleeps.
                 if not host.pending():
                     lease.sleep(deadline)
                 with driver.hold:

@@ -309,8 +309,7 @@ class LinkPool:
         queue = self._queues.get(number)
         if queue is None:
             return True
-        waiting = self.unsent.get(number)
-        if waiting is None:
+        if number not in self.unsent:
             try:
                 queue.send(frame, timeout=0)
             except SendTimeoutError:
@@ -322,6 +321,7 @@ class LinkPool:
                 self._end(number, f"it cannot carry a frame of {len(frame)} bytes")
                 return False
             return True
+        waiting = self.unsent[number]
         waiting.append(frame)
         frames_max, bytes_max = constants.BACKLOG_FRAMES, constants.BACKLOG_BYTES
         if len(waiting.frames) > frames_max or waiting.size > bytes_max:

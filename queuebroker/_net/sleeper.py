@@ -15,6 +15,8 @@ from queuebroker._net.tls import TlsSocket
 from queuebroker.waiting.adaptive_spin import AWAKE_S, AdaptiveSpin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queuebroker._net.sockets import Socket
 
 __all__ = [
@@ -50,6 +52,8 @@ class Sleeper:
 
     If events arrive soon, time after time, the sleeper spins for a moment before it
     sleeps: see `AdaptiveSpin`.
+
+    released: True if this was released since the last `renew`.
     """
 
     __slots__ = (
@@ -59,7 +63,7 @@ class Sleeper:
         "_eventfds",
         "_may_spin",
         "_poller",
-        "_released",
+        "released",
     )
 
     def __init__(self) -> None:
@@ -68,7 +72,7 @@ class Sleeper:
         self._eventfds: list[int] = []
         self._eventfds.extend(map(os.eventfd, (0,), (_EVENTFD_FLAGS,)))
         [self._eventfd] = self._eventfds
-        self._released = False
+        self.released: bool = False
         self._at: Socket | None = None  # the socket it blocks in first
         self._adaptive_spin: Final = AdaptiveSpin()
         # With one processor the peer cannot reply before this sleeps.
@@ -78,21 +82,21 @@ class Sleeper:
 
     def renew(self) -> Sleeper:
         """Mark this as not released; return it."""
-        if self._released:
+        if self.released:
             # In this order: no interrupt is raised before the read is done, and an
             # interrupt after the read finds the state complete.
-            self._released = False
+            self.released = False
             os.eventfd_read(self._eventfd)
         return self
 
     def locked(self) -> bool:
         """Return True if this was not released yet."""
-        return not self._released
+        return not self.released
 
     def release(self) -> None:
         """Wake the thread that sleeps on this."""
-        if not self._released:
-            self._released = True
+        if not self.released:
+            self.released = True
             os.eventfd_write(self._eventfd, 1)
 
     def attach(self, at: Socket) -> None:
@@ -109,28 +113,48 @@ class Sleeper:
         with contextlib.suppress(KeyError):  # an interrupt came before `attach`
             self._poller.unregister(at)
 
-    def sleep(
-        self, deadline: float | None, *, alone: bool = True, answered: bool = False
-    ) -> None:
+    def spin(
+        self,
+        began: float,
+        deadline: float | None,
+        ready: Callable[[], object] = bool,
+    ) -> bool:
+        """Spin for a moment, if that is due; return False if the caller has to sleep.
+
+        Only for a wait for the reply to a message just sent: if the peer does not wait
+        for this side, spinning gains nothing.
+
+        began: when the wait began; deadline: when it ends; on the monotonic clock.
+        ready: becomes true if the caller has another reason to wake; by default never.
+        """
+        adaptive_spin = self._adaptive_spin
+        if not adaptive_spin.due:
+            return False
+        until = began + AWAKE_S
+        end = until if deadline is None else min(until, deadline)
+        # Not `_sync.spin`, which yields: two processes that answer each other would
+        # stay on one processor, each until the other yields. Other threads of this
+        # process run meanwhile, because each poll releases the interpreter lock.
+        poll = self._poller.poll
+        while not (poll(0) or ready()):
+            if _sync.monotonic() >= end:
+                adaptive_spin.record_spin(came=False)
+                return False
+        # The spin may end late, because other threads held the interpreter lock.
+        adaptive_spin.record_spin(came=_sync.monotonic() <= until)
+        return True
+
+    def sleep(self, began: float, deadline: float | None, *, alone: bool) -> None:
         """Sleep until an event wakes this, or until a point on the monotonic clock.
 
+        began: when the wait began, on the monotonic clock.
         alone: True to block in the socket alone first, the usual source of the wake-up.
           To wait for two descriptors costs up to a third of a round trip. A `release`
           is noticed when that first wait ends, within milliseconds.
-        answered: True if the awaited message may be the reply to a message just sent.
-          If the peer does not wait for this side, spinning gains nothing.
 
         Raises:
             SocketFailure: the socket has failed; only if ``alone``.
         """
-        began, adaptive_spin = _sync.monotonic(), self._adaptive_spin
-        if answered and adaptive_spin.due and self._may_spin:
-            until = began + AWAKE_S
-            came = self._spin(until if deadline is None else min(until, deadline))
-            # The spin may end late, because other threads held the interpreter lock.
-            adaptive_spin.record_spin(came=came and _sync.monotonic() <= until)
-            if came:
-                return
         if not (alone and self._came_alone(deadline)):
             rest_ms = None
             if deadline is not None:
@@ -138,24 +162,15 @@ class Sleeper:
                 rest_ms = min(rest_s * 1000, INT_MAX)
             if not self._poller.poll(rest_ms):
                 return
-        adaptive_spin.record_sleep(_sync.monotonic() - began)
-
-    def _spin(self, until: float) -> bool:
-        # Not `_sync.spin`, which yields: two processes that answer each other would
-        # stay on one processor, each until the other yields. Other threads of this
-        # process run meanwhile, because each poll releases the interpreter lock.
-        poll = self._poller.poll
-        while not poll(0):
-            if _sync.monotonic() >= until:
-                return False
-        return True
+        if self._may_spin:
+            self._adaptive_spin.record_sleep(_sync.monotonic() - began)
 
     def _came_alone(self, deadline: float | None) -> bool:
         """Block in the socket alone, if it is plain; return True if data came."""
         at = self._at
         if (
             at is not None
-            and not self._released
+            and not self.released
             and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_MAX_S)
         ):
             try:

@@ -8,7 +8,7 @@ peer are applied to the state as if the peer were local. So the tables of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from queuebroker.channel.circular_buffer import CircularBufferQueue
 from queuebroker.channel.flow import Flow
@@ -20,7 +20,6 @@ from queuebroker.sockets.descriptors import Described, close_all
 from queuebroker.sockets.errors import PeerLostError, ProtocolError, RemoteError
 from queuebroker.sockets.frames import Credit, Goodbye, Messages, Pong
 from queuebroker.sockets.protocol import Lost
-from queuebroker.sockets.states import State
 from queuebroker.waiting.parking import WaitList
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from queuebroker.sockets.peer import Peer
     from queuebroker.sockets.protocol import Event, Protocol
     from queuebroker.sockets.read_owner import ReadOwner
-
-_OPEN: Final = [False, False]
 
 __all__ = ["Inbox", "Outbound", "SocketConnection"]
 
@@ -179,6 +176,7 @@ class SocketConnection(QueueConnection):
         # A signal handler cannot send in the middle of a frame.
         self.sole = True
         self.link: Link = link
+        link.piecewise |= watch is not None
         self.side: Side = side
         self._inbox: Inbox = inward.buffer
         self._outbound: Outbound = outward.buffer
@@ -304,28 +302,12 @@ class SocketConnection(QueueConnection):
             self.refresh_locked(self.side)
         return [bytes(one) for one in taken if isinstance(one, bytes)]
 
-    def read_one_locked(self) -> bytes | None:
-        """Read the socket and receive one message; return None to use the tables."""
-        link, inbox = self.link, self._inbox
-        if inbox._messages or self.watch is not None or link.closed:
-            if not link.closed:
-                link.read_locked()
-            return self.grab_locked()
-        message = link.read_one_locked()
-        if message is None:
-            return self.grab_locked()
-        inbox._pulled += 1
-        # As `_give_credit_locked`: no message is left here, and the peer has not left.
-        if 2 * link.protocol.taken >= link.protocol.capacity:
-            self.on_received_locked(0)
-        return message
-
     def _give_credit_locked(self) -> None:
         """Send the credit for received messages, if it is due."""
         protocol = self.link.protocol
         if (
             2 * protocol.taken >= protocol.capacity
-            or protocol.owed >= protocol.capacity
+            or protocol.arrived >= protocol.receivable
             or self.closed[1 - self.side]
         ):
             self.on_received_locked(0)
@@ -352,21 +334,6 @@ class SocketConnection(QueueConnection):
             self._leave_if_done_locked()
         else:
             self.link.flush_locked()
-
-    def lease_locked(self, *, owned: bool = False) -> bool:
-        """Take the read lease, until `Link.yield_locked`; False if refused or useless.
-
-        The set-up of the link is over: there is no connection before.
-
-        owned: as for `ReadOwner.lease_locked`.
-        """
-        link = self.link
-        return (
-            self.closed == _OPEN
-            and not link.closed
-            and link.protocol.state is not State.ENDED
-            and link.read_owner.lease_locked(link.socket, owned=owned)
-        )
 
     def is_awaited_locked(self) -> bool:
         """Return True if a thread waits for input that the driver would read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError, failed, lost
@@ -16,6 +16,7 @@ from queuebroker.sockets.incoming import READ_BYTES
 from queuebroker.sockets.link_writer import LinkWriter
 
 if TYPE_CHECKING:
+    from queuebroker.channel.circular_buffer import CircularBufferQueue
     from queuebroker.sockets.errors import ProtocolError
     from queuebroker.sockets.protocol import Event
 
@@ -139,24 +140,25 @@ class Link(LinkWriter):
         self.flush_locked()
         return events
 
-    def read_one_locked(self) -> bytes | None:
+    def read_whole_locked(self, inbox: CircularBufferQueue[Any]) -> bytes | None:
         """Read the available bytes; return them if they are exactly one message.
 
-        That message counts as received. Anything else goes to the connection, and the
-        result is None.
+        That message counts as received. Anything else goes to the connection, which
+        stores messages in ``inbox``, and the result is None.
         """
-        if self.closed:
-            return None
+        protocol = self.protocol
         if (
-            self.secured
-            or self._incoming.described
-            or self.protocol.reader.gathering is not None
+            self.closed
+            or self.piecewise
+            or inbox._messages  # earlier ones
+            or protocol.reader.gathering is not None
         ):
-            self.read_locked()
+            if not self.closed:
+                self.read_locked()
             return None
         self.mid_io = True
         try:
-            data = self.socket.recv(READ_BYTES, _net.AT_ONCE)
+            data = self.socket.recv(READ_BYTES, self._flags)
         except _net.WOULD_BLOCK:
             self.mid_io = False
             return None
@@ -168,10 +170,15 @@ class Link(LinkWriter):
             self.mid_io = False  # no byte was taken from the socket
             self.fail_locked(failed(error))
             return None
-        message = self.protocol.receive_whole(data)
+        message = protocol.receive_whole(data)
         if message is None:
             self.read_locked(data)
+            return None
         self.mid_io = False
+        inbox._pulled += 1
+        if 2 * protocol.taken >= protocol.capacity:
+            protocol.credit(0)
+            self.flush_locked()
         return message
 
     def take_fds_locked(self, count: int) -> list[int] | None:
@@ -210,17 +217,13 @@ class Link(LinkWriter):
         """Sleep as the reader, until the socket is readable or a thread releases it."""
         read_owner = self.read_owner
         spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
+        sleeper, began = read_owner.sleeper, _sync.monotonic()
         try:
-            read_owner.sleeper.sleep(deadline, answered=spoke)
+            if not (spoke and sleeper.spin(began, deadline)):
+                sleeper.sleep(began, deadline, alone=True)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)
-
-    def yield_locked(self, *, wanted: bool) -> None:
-        """Return the read lease: at once if ``wanted``, else soon."""
-        self.read_owner.yield_locked(wanted=wanted)
-        if self.closed:
-            self.driver.call(self._finish, self)
 
     def recover_locked(self) -> None:
         """Complete a step that an exception interrupted, or end the connection."""

@@ -54,6 +54,7 @@ class LinkWriter(ServedSocket):
         "_opening",
         "_write_failed",
         "mid_io",
+        "piecewise",
         "secured",
     )
 
@@ -72,6 +73,9 @@ class LinkWriter(ServedSocket):
         self.read_owner.idle = opening is not None  # no thread reads before it is open
         self.secured: bool = isinstance(socket, _net.TlsSocket)
         self._flags = 0 if self.secured else _net.AT_ONCE
+        # True if each message must become an event: one read of the socket may leave a
+        # part behind, or a message has descriptors, or an observer.
+        self.piecewise: bool = self.secured or takes_fds
         self.mid_io: bool = False
         # True if a timer closes this link, regardless of its peer.
         self._leaving = False
@@ -85,7 +89,7 @@ class LinkWriter(ServedSocket):
     def secure_locked(self, secured: Socket) -> None:
         """Continue over TLS, on the same descriptor."""
         self.socket = secured
-        self.secured = True
+        self.secured = self.piecewise = True
         self._flags = 0
 
     def flush_locked(self) -> None:

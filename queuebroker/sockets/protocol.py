@@ -8,6 +8,7 @@ time is an argument.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queuebroker.sockets import frames
@@ -15,7 +16,6 @@ from queuebroker.sockets.errors import PeerLostError, ProtocolError
 from queuebroker.sockets.frame_reader import FrameReader
 from queuebroker.sockets.frames import (
     MESSAGE_HEAD,
-    NUMBER,
     Credit,
     Frame,
     Goodbye,
@@ -51,6 +51,10 @@ _UNMET: Final = (State.LISTENING, State.HELLO_RECEIVED, State.HELLO_SENT)
 _MESSAGE: Final = int(Frame.MESSAGE)
 _SEND_MESSAGES: Final = Act.SEND_MESSAGES
 _RECEIVE_MESSAGES: Final = Act.RECEIVE_MESSAGES
+# Of a message, from the bytes of its body and its number.
+_head_of: Final = partial(MESSAGE_HEAD.pack, _MESSAGE)
+_HEAD_BYTES: Final = MESSAGE_HEAD.size
+_OPEN: Final = State.OPEN
 
 
 class Lost(NamedTuple):
@@ -76,10 +80,12 @@ class Protocol:
 
     state: the state of the connection.
     capacity, limit, descriptors: the agreed values, once the connection is open.
+    sent: messages sent, and so the number of the last one.
+    sendable: number of the last message for which the peer has room.
     received: messages sent that the peer has received, as far as is known.
-    unreceived: the other messages sent.
-    owed: messages that arrived, and for which no credit was returned.
-    taken: of those, messages that were received.
+    arrived: messages that arrived, and so the number of the last one.
+    receivable: number of the last message for which there is room here.
+    taken: messages that were received here, and for which no credit was returned.
     outgoing: the bytes to send; `data_to_send` takes them.
     reader: the frames in the bytes that arrive.
     lease_s: the silence after which the peer is lost, in seconds; None: no limit.
@@ -90,24 +96,24 @@ class Protocol:
     """
 
     __slots__ = (
-        "_arrived",
         "_events",
         "_input_since_tick",
         "_last_input_at",
-        "_number",
         "_pinged",
         "_pongs",
+        "arrived",
         "capacity",
         "descriptors",
         "lease_s",
         "limit",
         "outgoing",
-        "owed",
         "reader",
+        "receivable",
         "received",
+        "sendable",
+        "sent",
         "state",
         "taken",
-        "unreceived",
     )
 
     def __init__(
@@ -121,15 +127,15 @@ class Protocol:
         self.capacity: int = 0
         self.limit: int = 0
         self.descriptors: int = 0
-        self.unreceived: int = 0
-        self.owed: int = 0
+        self.sent: int = 0
+        self.sendable: int = 0
+        self.received: int = 0
+        self.arrived: int = 0
+        self.receivable: int = 0
         self.taken: int = 0
         self.outgoing: list[bytes] = [] if hello is None else [frames.encode(hello)]
         self.reader: FrameReader = reader or FrameReader()
         self.lease_s: float | None = lease_s
-        self._number = 0  # of the last message sent
-        self._arrived = 0  # of the last message that arrived
-        self.received: int = 0
         self._events: list[Event] = []
         self._input_since_tick = True
         self._last_input_at: float | None = None
@@ -151,13 +157,12 @@ class Protocol:
 
     def send_message(self, message: bytes) -> None:
         """Send one message; the peer must have room for it."""
-        head = frames.head_of_message(self._number + 1, len(message))
+        head = frames.head_of_message(self.sent + 1, len(message))
         # Two parts, so that a long message is not copied.
         self._send(_SEND_MESSAGES, head, message)
-        if not self._number:
+        if not self.sent:
             self.reader.unanswered = False
-        self._number += 1
-        self.unreceived += 1
+        self.sent += 1
 
     def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
         """Count a message as sent, and return its frame; the peer must have room.
@@ -165,27 +170,25 @@ class Protocol:
         The caller sends the frame itself, so no output may be pending before it. The
         descriptors must go with its first byte.
         """
-        if (self.state, _SEND_MESSAGES) not in TRANSITIONS:
-            self._send(_SEND_MESSAGES)
-        number = self._number + 1
+        if self.state is not _OPEN:
+            self._send(_SEND_MESSAGES)  # the table decides
+        number = self.sent + 1
         if descriptors:
             frame = frames.encode_message(number, message, descriptors)
         else:
-            frame = MESSAGE_HEAD.pack(_MESSAGE, 8 + len(message), number) + message
+            frame = _head_of(8 + len(message), number) + message
         if number == 1:
             self.reader.unanswered = False
-        self._number = number
-        self.unreceived += 1
+        self.sent = number
         return frame
 
     def send_run(self, messages: Sequence[bytes]) -> None:
         """Send several messages; the peer must have room for them."""
         count = len(messages)
-        self._send(_SEND_MESSAGES, frames.encode_run(self._number + 1, messages))
-        if not self._number:
+        self._send(_SEND_MESSAGES, frames.encode_run(self.sent + 1, messages))
+        if not self.sent:
             self.reader.unanswered = False
-        self._number += count
-        self.unreceived += count
+        self.sent += count
 
     def credit(self, count: int) -> None:
         """Record that ``count`` messages were received here.
@@ -198,7 +201,7 @@ class Protocol:
 
     def disconnect(self, error: BaseException | None = None) -> None:
         """Send the good-bye; no message may follow it."""
-        received = self._arrived - self.owed + self.taken
+        received = self.arrived - self.owed + self.taken
         goodbye = Goodbye(received)
         if error is not None:
             kind, text = type(error).__name__, str(error)
@@ -248,24 +251,22 @@ class Protocol:
         message, which needs none of the steps in between. The caller must then check
         whether credit is due, as ``credit(0)`` does.
         """
-        reader, size = self.reader, len(data) - MESSAGE_HEAD.size
-        if size < 0 or reader.parts or reader.unanswered:
-            return None
-        kind, length, number = MESSAGE_HEAD.unpack_from(data)
+        reader, number = self.reader, self.arrived + 1
+        size = len(data) - _HEAD_BYTES
         if (
-            kind != _MESSAGE
-            or length != NUMBER.size + size
+            size < 0
             or size > self.limit
-            or number != self._arrived + 1
-            or self.owed >= self.capacity
-            or self.state is not State.OPEN
+            or not data.startswith(_head_of(8 + size, number))
+            or number > self.receivable
+            or reader.parts
+            or reader.unanswered
+            or self.state is not _OPEN
         ):
             return None
         self._input_since_tick = True
-        self._arrived = number
-        self.owed += 1
+        self.arrived = number
         self.taken += 1
-        return data[MESSAGE_HEAD.size :]
+        return data[_HEAD_BYTES:]
 
     def receive_gathered(self, count: int) -> None:
         """Record that ``count`` bytes were read into the gathering; 0 means the end."""
@@ -316,6 +317,16 @@ class Protocol:
         return events
 
     @property
+    def unreceived(self) -> int:
+        """Number of the other messages sent."""
+        return self.sent - self.received
+
+    @property
+    def owed(self) -> int:
+        """Number of messages that arrived, and for which no credit was returned."""
+        return self.arrived + self.capacity - self.receivable
+
+    @property
     def ended(self) -> bool:
         """True if no frame can be sent or received any more."""
         return self.state is State.ENDED
@@ -351,8 +362,8 @@ class Protocol:
         if (self.state, _RECEIVE_MESSAGES) not in TRANSITIONS:
             raise _unexpected(kind, self.state)
         count = len(value.messages)
-        if value.first != self._arrived + 1:
-            msg = f"message {value.first} arrived after message {self._arrived}"
+        if value.first != self.arrived + 1:
+            msg = f"message {value.first} arrived after message {self.arrived}"
             raise ProtocolError(msg)
         if self.owed + count > self.capacity:
             msg = f"{self.owed + count} messages arrived, room for {self.capacity}"
@@ -363,30 +374,29 @@ class Protocol:
         if max(map(len, value.messages)) > (longest := self.reader.longest()):
             msg = f"a message is longer than {longest} bytes"
             raise ProtocolError(msg + " before an answer" * self.reader.unanswered)
-        self._arrived += count
-        self.owed += count
+        self.arrived += count
         self._events.append(value)
         self._return_credit()
 
     def _receive_count(self, received: int, what: str) -> None:
         """Record how many messages the peer has received in total."""
-        if not self.received <= received <= self._number:
-            msg = f"{what} {received} messages, {self._number} were sent"
+        if not self.received <= received <= self.sent:
+            msg = f"{what} {received} messages, {self.sent} were sent"
             raise ProtocolError(msg)
-        self.unreceived -= received - self.received
         self.received = received
+        self.sendable = received + self.capacity
 
     def _return_credit(self) -> None:
         taken = self.taken
-        if taken and (self.owed >= self.capacity or 2 * taken >= self.capacity):
+        if taken and (self.arrived >= self.receivable or 2 * taken >= self.capacity):
             if (self.state, Act.SEND_CREDIT) not in TRANSITIONS:
                 return
             self._send(Act.SEND_CREDIT, frames.encode(Credit(taken)))
-            self.owed -= taken
+            self.receivable += taken
             self.taken = 0
 
     def _agree(self, welcome: Welcome) -> None:
-        self.capacity = welcome.capacity
+        self.capacity = self.sendable = self.receivable = welcome.capacity
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
 

@@ -8,6 +8,7 @@ in one step. A receiver that must wait sleeps at the socket itself if possible.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from queuebroker import _sync
 from queuebroker.arguments import Buffer, deadline_after, remaining_s, snapshot
@@ -20,6 +21,7 @@ from queuebroker.errors import ReceiveTimeoutError
 from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.descriptors import Described, duplicates
 from queuebroker.sockets.peer import Peer
+from queuebroker.sockets.read_owner import OPEN
 from queuebroker.waiting.parking import PENDING, Pending, Wait, wait_for
 
 __all__ = ["SocketMessageQueue"]
@@ -27,6 +29,8 @@ __all__ = ["SocketMessageQueue"]
 # A run of messages is split into frames of at most this many messages and bytes.
 RUN_MESSAGES_MAX = 4096
 RUN_BYTES_MAX = 1 << 16
+
+_ZERO: Any = 0
 
 
 class SocketMessageQueue(LockedMessageQueue):
@@ -79,39 +83,42 @@ class SocketMessageQueue(LockedMessageQueue):
             OSError: one of them is no descriptor.
         """
         connection = self._socket_connection
-        whole = type(offset) is int and not offset and length is None
-        if whole and type(data) is bytes and not fds:
-            message = data
-            if len(message) > connection.link.protocol.limit:
-                snapshot(data, 0, None, connection.limit)  # raises the error
-        else:
-            message = snapshot(data, offset, length, connection.limit)
+        link = connection.link
+        protocol = link.protocol
+        # The common arguments, by identity: the steps for any others are right for them
+        # too, and only take longer.
+        if (
+            type(data) is not bytes
+            or offset is not _ZERO
+            or length is not None
+            or fds
+            or len(data) > protocol.limit
+        ):
+            data = snapshot(data, offset, length, connection.limit)
             if fds:
-                self._send_described(message, fds, timeout)
+                self._send_described(data, fds, timeout)
                 return
-        if timeout is not None and not (type(timeout) is int and timeout == 0):
+        if timeout is not _ZERO and timeout is not None:
             deadline_after(timeout)  # a wrong one is an error in every state
         if connection.lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
             connection.check_not_within("send")
         try:
             with connection.lock:
                 try:
-                    link = connection.link
-                    sent = (
-                        link.protocol.unreceived < connection._outbound.capacity
-                        and not (connection.closed[0] or connection.closed[1])
+                    if (
+                        protocol.sent < protocol.sendable
+                        and connection.closed == OPEN
                         and connection.watch is None
-                    )
-                    if sent:
-                        link.post_locked(message)
+                    ):
+                        link.post_locked(data)
+                        return
                 except BaseException:
                     connection.recover_locked()
                     raise
         finally:
             if connection.deferred:
                 connection.settle()
-        if not sent:
-            super().send(message, timeout=timeout)
+        super().send(data, timeout=timeout)
 
     def _send_described(
         self, message: bytes, fds: Sequence[int], timeout: float | None
@@ -150,6 +157,7 @@ class SocketMessageQueue(LockedMessageQueue):
         """Receive a message as stored: it may carry descriptors."""
         connection = self._socket_connection
         link = connection.link
+        read_owner = link.read_owner
         deadline = None if timeout is None else deadline_after(timeout)
         leased = False
         if connection.lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
@@ -164,12 +172,14 @@ class SocketMessageQueue(LockedMessageQueue):
                         message is None
                         and timeout != 0
                         and not connection._inbox._messages
-                    ):
-                        leased = connection.lease_locked()
-                        if leased:
-                            connection._inbox.arrived.enlist(
-                                link.read_owner.sleeper.renew()
+                        and (
+                            sleeper := read_owner.lease_locked(
+                                link.socket, connection.closed
                             )
+                        )
+                    ):
+                        leased = True
+                        connection._inbox.arrived.enlist(sleeper)
                 except BaseException:
                     connection.recover_locked()
                     raise
@@ -178,9 +188,11 @@ class SocketMessageQueue(LockedMessageQueue):
                 link.sleep(deadline)
                 with connection.lock:
                     try:
-                        connection._inbox.arrived.leave(link.read_owner.sleeper)
-                        message = connection.read_one_locked()
-                        link.yield_locked(wanted=connection.is_awaited_locked())
+                        connection._inbox.arrived.leave(read_owner.sleeper)
+                        message = link.read_whole_locked(connection._inbox)
+                        if message is None:
+                            message = connection.grab_locked()
+                        read_owner.yield_locked(wanted=connection.is_awaited_locked())
                     except BaseException:
                         self._return_lease_locked()
                         raise
@@ -219,7 +231,7 @@ class SocketMessageQueue(LockedMessageQueue):
         connection = self._socket_connection
         link = connection.link
         connection.inbox.arrived.leave(link.read_owner.sleeper)
-        link.yield_locked(wanted=True)
+        link.read_owner.yield_locked(wanted=True)
         connection.recover_locked()
 
     def _wait(
@@ -230,17 +242,17 @@ class SocketMessageQueue(LockedMessageQueue):
         A wake-up by the driver would involve two threads for each message.
         """
         connection = self._socket_connection
+        read_owner = connection.link.read_owner
         leased = False
         try:
             with connection.lock:
-                leased = connection.lease_locked()
+                socket, closed = connection.link.socket, connection.closed
+                leased = read_owner.lease_locked(socket, closed) is not None
             if leased:
                 outcome = self._read_and_wait(attempt, deadline, sends=sends)
                 with connection.lock:
                     try:
-                        connection.link.yield_locked(
-                            wanted=connection.is_awaited_locked()
-                        )
+                        read_owner.yield_locked(wanted=connection.is_awaited_locked())
                     except BaseException:
                         self._return_lease_locked()
                         raise

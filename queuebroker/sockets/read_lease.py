@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from queuebroker import _sync
+
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Sized
 
     from queuebroker.sockets.queue import SocketMessageQueue
     from queuebroker.waiting.parking import WaitList
@@ -30,6 +33,10 @@ class Elsewhere(Protocol):
     def arrived(self) -> WaitList:
         """The wait list of the threads that wait here."""
 
+    @property
+    def items(self) -> Sized:
+        """The items for these threads; a poster adds one, then wakes a waiter."""
+
 
 class ReadLease:
     """The right to read one queue, for one thread at a time.
@@ -42,15 +49,20 @@ class ReadLease:
     ended: True if the peer had left or was lost at the last `read`; the owner must
       handle that.
 
-    Invariant: ``_owner`` is the other place at which the thread that has the read lease
-    is woken; guarded by the lock of the connection.
+    Invariants:
+    I1. ``_owner`` is the other place at which the thread that has the read lease is
+        woken; guarded by the lock of the connection.
+    I2. that thread is on the wait list there only while ``_listed``, which it alone
+        uses.
     """
 
-    __slots__ = ("_connection", "_owner", "ended")
+    __slots__ = ("_connection", "_listed", "_owner", "_read_owner", "ended")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
+        self._read_owner: Final = self._connection.link.read_owner
         self._owner: Elsewhere | None = None
+        self._listed: bool = False
         self.ended: bool = False
 
     def take(self, elsewhere: Elsewhere) -> bool:
@@ -59,19 +71,16 @@ class ReadLease:
         try:
             with connection.lock:
                 try:
-                    if connection._inbox._messages:
-                        return False
-                    if not connection.lease_locked(owned=True):
+                    if connection._inbox._messages or not self._read_owner.lease_locked(
+                        connection.link.socket, connection.closed, owned=True
+                    ):
                         return False
                     # No call before this: an interrupt would leave a lease without an
                     # owner.
                     self._owner = elsewhere
-                    sleeper = connection.link.read_owner.sleeper.renew()
                 except BaseException:
                     connection.recover_locked()
                     raise
-            with elsewhere.lock:
-                elsewhere.arrived.enlist(sleeper)
         except BaseException:
             self.leave(elsewhere)
             raise
@@ -79,9 +88,29 @@ class ReadLease:
 
     def sleep(self, deadline: float | None) -> None:
         """Sleep until there may be input here or elsewhere, or the deadline passes."""
-        read_owner = self._connection.link.read_owner
-        spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
-        read_owner.sleeper.sleep(deadline, alone=False, answered=spoke)
+        read_owner, elsewhere = self._read_owner, self._owner
+        assert elsewhere is not None
+        sleeper, began = read_owner.sleeper, _sync.monotonic()
+        if read_owner.sent_since_sleep:
+            read_owner.sent_since_sleep = False
+            # A thread that spins checks for items itself. It need not be woken, so most
+            # waits for an answer need no place on the wait list.
+            if sleeper.spin(began, deadline, elsewhere.items.__len__):
+                return
+        try:
+            self._listed = True
+            with elsewhere.lock:
+                elsewhere.arrived.enlist(sleeper)
+            # Checked after the thread is listed: an earlier poster did not wake it.
+            if not elsewhere.items:
+                sleeper.sleep(began, deadline, alone=False)
+        finally:
+            self._unlist(elsewhere)
+
+    def _unlist(self, elsewhere: Elsewhere) -> None:
+        with elsewhere.lock:
+            elsewhere.arrived.leave(self._read_owner.sleeper)
+        self._listed = False
 
     def read(self) -> list[bytes]:
         """Receive the messages that have arrived; an empty list needs another check.
@@ -92,13 +121,13 @@ class ReadLease:
         connection = self._connection
         with connection.lock:
             try:
-                message = connection.read_one_locked()
-                self.ended = connection.closed[1 - connection.side]
-                if message is None:
-                    return []
-                frames = [message]
-                if arrived := connection._inbox._messages:
-                    frames += connection.grab_run_locked(len(arrived)) or ()
+                inbox = connection._inbox
+                message = connection.link.read_whole_locked(inbox)
+                if message is not None:
+                    frames = [message]
+                else:
+                    frames = connection.grab_run_locked(len(inbox)) or []
+                    self.ended = connection.closed[1 - connection.side]
             except BaseException:
                 connection.recover_locked()
                 raise
@@ -117,14 +146,12 @@ class ReadLease:
         So an interrupted thread may repeat the call: another may have the lease by now.
         """
         connection = self._connection
-        if self._owner is not elsewhere:
-            return
-        sleeper = connection.link.read_owner.sleeper
-        with elsewhere.lock:
-            elsewhere.arrived.leave(sleeper)
+        # Listed: an interrupt came before the end of `sleep`.
+        if self._listed and self._owner is elsewhere:
+            self._unlist(elsewhere)
         with connection.lock:
-            if self._owner is elsewhere:  # no other has taken it since the check above
-                connection.link.yield_locked(wanted=True)
+            if self._owner is elsewhere:
+                self._read_owner.yield_locked(wanted=True)
                 self._owner = None
         if connection.deferred:
             connection.settle()

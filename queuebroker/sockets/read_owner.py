@@ -9,7 +9,7 @@ a read.
     leased  idle  reader          next reader, by
     ------  ----  --------------  ----------------------------------------------
     no      no    the driver      a receiver, by `lease_locked`
-    yes     no    a receiver      none, by `yield_locked`; the driver if wanted
+    yes     yes   a receiver      none, by `yield_locked`; the driver if wanted
     no      yes   none            a receiver, by `lease_locked`; the driver, by
                                   `rearm_locked` or after `IDLE_S`
 """
@@ -22,11 +22,14 @@ from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Callable
 
     from queuebroker._net import Socket
     from queuebroker.sockets.driver import Driver
 
-__all__ = ["ReadOwner"]
+__all__ = ["OPEN", "ReadOwner"]
+
+OPEN: Final = [False, False]  # no side of a connection has closed
 
 # How long no thread reads after a receive, in seconds.
 IDLE_S: Final = 2e-3
@@ -38,9 +41,9 @@ class ReadOwner:
     Lock: that of the link, which guards everything here.
 
     Invariants, true whenever the lock is free, once the link is open and until `over`:
-    T1. the driver waits for the socket to be readable exactly while neither
-        ``leased`` nor ``idle``.
+    T1. the driver waits for the socket to be readable exactly while not ``idle``.
     T2. it waits for the socket to be writable exactly while ``blocked``.
+    T3. ``leased`` implies ``idle``.
 
     The order of the lines matters. After an interrupt between any two of them, the
     link's `recover_locked` returns the read lease to the driver, unless the interrupted
@@ -55,6 +58,7 @@ class ReadOwner:
         "_rearming",
         "_yielded_s",
         "blocked",
+        "finish",
         "idle",
         "leased",
         "over",
@@ -68,12 +72,16 @@ class ReadOwner:
         self._lock = lock
         # True while a receiver waits for the socket in the driver's place.
         self.leased: bool = False
-        # True while neither a receiver nor the driver waits for it.
+        # True while the driver does not wait for it.
         self.idle: bool = False
         # True while unsent bytes wait for the socket to be writable.
         self.blocked: bool = False
         # True once the link is closed: its descriptor may soon belong to another file.
         self.over: bool = False
+        # Makes the driver close the socket; None before the end of the link, and after
+        # the close. Called again once the receiver has left: the close had to wait for
+        # it, or the first call was interrupted.
+        self.finish: Callable[[], object] | None = None
         # True if a message was sent since a receiver last slept here: the next message
         # may be its answer. A hint: the sleeping receiver reads and clears it without
         # the lock.
@@ -84,43 +92,52 @@ class ReadOwner:
         self._rearming = False
         self._yielded_s = 0.0
 
-    def lease_locked(self, socket: Socket, *, owned: bool) -> bool:
-        """Take the read lease, until `yield_locked`; return False if refused.
+    def lease_locked(
+        self, socket: Socket, closed: list[bool], *, owned: bool = False
+    ) -> _net.Sleeper | None:
+        """Take the read lease, until `yield_locked`; return the sleeper of the reader.
 
+        Return None if it is refused, or useless since a side has closed.
+
+        closed: True for each side of the connection that has closed.
         owned: take it even if the user runs the driver. The lease must then be
           returned at once: no other thread runs the timer that returns it later.
         """
-        if self.leased:
-            return False
+        if self.leased or closed != OPEN or self.over:
+            return None
         if self._at is None:
             if not (owned or self._driver.background):
-                return False
+                return None
             try:
                 self.sleeper = self._driver.lend_sleeper()
             except OSError:
-                return False  # no descriptor is left for it: the driver still reads
+                return None  # no descriptor is left for it: the driver still reads
             self._at = socket
             self.sleeper.attach(socket)
+        sleeper = self.sleeper
+        if sleeper.released:
+            sleeper.renew()
         if not self.idle:
             self.idle = True
             # `_watch_locked`, inlined for each message.
             self._driver.watch(
                 self._descriptor, _net.WRITE if self.blocked else _net.ONCE
             )
-        self.idle = False
+        # No call from here on: an interrupt would leave a lease that no thread returns.
         self.leased = True
-        return True
+        return sleeper
 
     def yield_locked(self, *, wanted: bool) -> None:
         """Return the read lease: at once if ``wanted``, else soon.
 
         One timer serves all receivers that yield before it expires: see `_rearm`.
         """
-        self.idle = True
         self.leased = False
         if self.over:
             if self._driver.stopped:  # it makes no more calls
                 self.close()
+            elif self.finish is not None:
+                self.finish()
         elif wanted:
             self._driver.watch(  # `_watch_locked`, inlined
                 self._descriptor, _net.READ | _net.WRITE if self.blocked else _net.READ
@@ -140,7 +157,7 @@ class ReadOwner:
 
     def block_locked(self, blocked: bool) -> None:
         """Start or stop the driver's wait for the socket to be writable."""
-        self._watch_locked(reads=not (self.leased or self.idle), writes=blocked)
+        self._watch_locked(reads=not self.idle, writes=blocked)
         self.blocked = blocked
 
     def _watch_locked(self, *, reads: bool, writes: bool) -> None:

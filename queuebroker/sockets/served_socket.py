@@ -7,6 +7,7 @@ closes the socket. This class neither reads nor writes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 from typing import Protocol as Seam
 
@@ -178,14 +179,18 @@ class ServedSocket:
     def _finish_soon_locked(self) -> None:
         # By the driver: a finalizer may call this, on any thread.
         if not self.closed:
+            self.read_owner.finish = finish = partial(
+                self.driver.call, self._finish, self
+            )
             self.closed = self.read_owner.over = True
-            self.driver.call(self._finish, self)
+            finish()
 
     def _finish(self) -> None:
         with self.lock:
             if self.read_owner.leased or self._finished:
                 return  # the reader was woken; its `yield_locked` calls this again
             self._finished = True
+            self.read_owner.finish = None
         try:
             with self.lock:
                 self.read_owner.detach_locked()

@@ -104,12 +104,10 @@ class WaitList:
         parkers = self._parkers
         if parkers and parker in parkers:
             parkers.remove(parker)
-            if self._pinned:
-                return
             if parkers:
                 self._review()
             else:
-                self.asleep = False
+                self.asleep = self._pinned
 
     def pin(self) -> None:
         """Make every operation without the lock check the state under it afterwards."""

@@ -10,17 +10,19 @@ import pytest
 from bus.process.inbox import Inbox
 from bus.process.link_poller import ParkedPoller
 from queuebroker import _sync
-from queuebroker.sockets.link import Link
+from queuebroker.sockets.read_owner import ReadOwner
 from specs.clauses import clause
 from tests.pairs import queue_pair
 from tests.process.test_link_poller import Sockets
-from tests.support import Threads
+from tests.strikes import everywhere
+from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bus.process.link_poller import ReadLease
     from queuebroker.channel.message_queue import MessageQueue
+    from tests.strikes import Blow
 
 
 class Led:
@@ -112,6 +114,35 @@ def test_a_post_elsewhere_wakes_the_lease_holder(led: Led) -> None:
     assert not led.inbox.arrived.asleep
 
 
+def test_a_lease_holder_does_not_sleep_if_an_item_was_posted_elsewhere(
+    led: Led,
+) -> None:
+    """It is on no wait list before its sleep, so the poster does not wake it."""
+    assert led.lease.take(led.inbox)
+    led.inbox.push("item")
+    assert led.inbox.wakeups == 0
+
+    with Threads() as threads:
+        threads.start(led.lease.sleep, None).result()
+
+    led.lease.leave(led.inbox)
+
+
+@clause("QB-ERR-9")
+def test_a_thread_interrupted_in_its_sleep_is_on_no_wait_list_once_it_has_left(
+    led: Led,
+) -> None:
+    """At every point: else a later post wakes no thread."""
+
+    def case(interrupted: Blow) -> None:
+        assert led.lease.take(led.inbox)
+        interrupted(lambda: led.lease.sleep(_sync.monotonic()))
+        led.lease.leave(led.inbox)
+        assert not len(led.inbox.arrived)
+
+    everywhere(case)
+
+
 def test_time_that_is_up_wakes_it(led: Led) -> None:
     assert led.lease.take(led.inbox)
     led.lease.sleep(_sync.monotonic() + 0.001)
@@ -176,9 +207,14 @@ def test_to_leave_twice_takes_it_from_no_other_thread(led: Led) -> None:
     led.lease.leave(led.inbox)
     assert led.lease.take(other)
 
-    led.lease.leave(led.inbox)
+    with Threads() as threads:
+        sleeping = threads.start(led.lease.sleep, None)
+        until(lambda: other.arrived.asleep, "the other thread sleeps")
+        led.lease.leave(led.inbox)
+        other.push("item")
+        sleeping.result()
+    other.take_now()
 
-    assert other.arrived.asleep
     assert not led.lease.take(led.inbox)
     led.far.send(b"x")
     led.lease.sleep(None)
@@ -186,47 +222,26 @@ def test_to_leave_twice_takes_it_from_no_other_thread(led: Led) -> None:
     led.lease.leave(other)
 
 
-class Entered:
-    """A lock that calls a function once, before it is taken."""
-
-    def __init__(self, before: Callable[[], object]) -> None:
-        self._lock, self._before = _sync.Lock(), [before]
-
-    def __enter__(self) -> None:
-        while self._before:
-            self._before.pop()()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 @clause("QB-ERR-9", "BUS-CHAN-7")
 def test_an_interrupted_thread_leaves_the_lease_of_the_thread_that_takes_it_meanwhile(
     led: Led, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first call of `leave` yielded the lease, and was interrupted.
-
-    The second call used to yield that of the other thread, if this took it between the
-    check of the owner and the lock.
-    """
+    """The first call of `leave` yielded the lease, and was interrupted."""
     other = Inbox()
-    yields = Link.yield_locked
+    yields = ReadOwner.yield_locked
 
-    def interrupted(link: Link, *, wanted: bool) -> None:
-        monkeypatch.setattr(Link, "yield_locked", yields)
-        yields(link, wanted=wanted)
+    def interrupted(read_owner: ReadOwner, *, wanted: bool) -> None:
+        monkeypatch.setattr(ReadOwner, "yield_locked", yields)
+        yields(read_owner, wanted=wanted)
         raise KeyboardInterrupt
 
     assert led.lease.take(led.inbox)
-    monkeypatch.setattr(Link, "yield_locked", interrupted)
+    monkeypatch.setattr(ReadOwner, "yield_locked", interrupted)
     with pytest.raises(KeyboardInterrupt):
         led.lease.leave(led.inbox)
-    taken = list[bool]()
-    led.inbox.lock = Entered(lambda: taken.append(led.lease.take(other)))  # type: ignore[misc, assignment]
+    assert led.lease.take(other)
     led.lease.leave(led.inbox)
 
-    assert taken == [True]
     assert not led.lease.take(Inbox())
     led.far.send(b"x")
     led.lease.sleep(None)

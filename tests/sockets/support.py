@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queuebroker import BrokerManager
+from queuebroker import BrokerManager, _net
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker, read_owner
 from tests.support import Threads
 
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from queuebroker import MessageQueue
     from queuebroker.observer import Observer
 
-__all__ = ["PORT", "brokers", "connections", "ends", "folder", "meet"]
+__all__ = [
+    "PORT",
+    "brokers",
+    "connections",
+    "ends",
+    "folder",
+    "let_nobody_read",
+    "meet",
+    "take_lease_locked",
+]
 
 PORT = 7
 
@@ -78,6 +87,22 @@ def ends(
         accepted, connected = meet(acceptor, connector)
         with accepted, connected:
             yield accepted, connected
+
+
+def take_lease_locked(end: SocketMessageQueue) -> _net.Sleeper:
+    """Take the read lease of an end, as a receiver does; return the sleeper."""
+    connection = end._socket_connection
+    link = connection.link
+    sleeper = link.read_owner.lease_locked(link.socket, connection.closed)
+    assert sleeper is not None
+    return sleeper
+
+
+def let_nobody_read(end: SocketMessageQueue) -> None:
+    """Make the next receive read the socket itself, as a prompt second receive does."""
+    with end._connection.lock:
+        take_lease_locked(end)
+        end._socket_connection.link.read_owner.yield_locked(wanted=False)
 
 
 @contextmanager

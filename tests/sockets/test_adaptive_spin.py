@@ -65,14 +65,23 @@ def sleeper(made: Made) -> Iterator[_net.Sleeper]:
     sleeper.close()
 
 
+def wait(
+    sleeper: _net.Sleeper, deadline: float | None, *, answered: bool = False
+) -> None:
+    """Wait as the reader of a socket does; answered: after it has sent a message."""
+    began = _sync.monotonic()
+    if not (answered and sleeper.spin(began, deadline)):
+        sleeper.sleep(began, deadline, alone=True)
+
+
 @clause("QB-SOCK-8", "QB-TIME-2")
 def test_after_a_short_sleep_the_next_wait_spins(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
     made.comes_after = 5
 
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
 
     assert (len(made.naps), made.looks) == (1, 6)
 
@@ -81,23 +90,32 @@ def test_after_a_short_sleep_the_next_wait_spins(
 def test_an_adaptive_spin_in_vain_is_short_and_ends_in_sleep(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
 
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
 
     assert len(made.naps) == 2
     assert made.looks <= 101
+
+
+def test_an_adaptive_spin_ends_once_the_caller_has_another_reason_to_wake(
+    made: Made, sleeper: _net.Sleeper
+) -> None:
+    wait(sleeper, None, answered=True)
+
+    assert sleeper.spin(made.now, None, lambda: made.looks == 3)
+    assert made.looks == 3
 
 
 @clause("QB-SOCK-8", "QB-TIME-2")
 def test_no_adaptive_spin_lasts_longer_than_the_caller_would_wait(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
     deadline = made.now + AWAKE_S / 2
     made.nap_s = 1.0
 
-    sleeper.sleep(deadline, answered=True)
+    wait(sleeper, deadline, answered=True)
 
     assert deadline <= made.now < deadline + 3 * AWAKE_S / 100
 
@@ -108,7 +126,7 @@ def test_that_time_was_up_soon_is_no_reason_to_stay_awake(
 ) -> None:
     made.nap_s = 1.0
     for _ in range(10):
-        sleeper.sleep(made.now + AWAKE_S / 2, answered=True)
+        wait(sleeper, made.now + AWAKE_S / 2, answered=True)
 
     assert made.looks == 0
 
@@ -119,7 +137,7 @@ def test_after_a_long_sleep_the_next_one_is_a_sleep(
 ) -> None:
     made.nap_s = 2 * AWAKE_S
     for _ in range(10):
-        sleeper.sleep(None, answered=True)
+        wait(sleeper, None, answered=True)
 
     assert (len(made.naps), made.looks) == (10, 0)
 
@@ -130,7 +148,7 @@ def test_a_sleeper_that_expects_no_answer_does_not_spin(
 ) -> None:
     """In a one-way stream of messages a spin would only burn a processor."""
     for _ in range(10):
-        sleeper.sleep(None)
+        wait(sleeper, None)
 
     assert (len(made.naps), made.looks) == (10, 0)
 
@@ -141,7 +159,7 @@ def test_a_sleeper_on_one_processor_does_not_spin(made: Made) -> None:
     made.processors = 1
     sleeper = _net.Sleeper()
     for _ in range(10):
-        sleeper.sleep(None, answered=True)
+        wait(sleeper, None, answered=True)
     sleeper.close()
 
     assert (len(made.naps), made.looks) == (10, 0)
@@ -152,12 +170,12 @@ def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
     """Other threads have the interpreter: a sleep would have been as quick."""
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
     made.comes_after, made.look_s = 0, 2 * AWAKE_S
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
     assert made.looks == 1
 
-    sleeper.sleep(None, answered=True)
+    wait(sleeper, None, answered=True)
 
     assert made.looks == 1
 

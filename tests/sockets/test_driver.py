@@ -10,7 +10,7 @@ import pytest
 
 from queuebroker.sockets import Driver, read_owner
 from specs.clauses import clause
-from tests.sockets.support import ends
+from tests.sockets.support import ends, let_nobody_read, take_lease_locked
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -156,9 +156,7 @@ def test_one_timer_serves_all_receivers_within_its_time(
 
         monkeypatch.setattr(ours.driver, "at", at)
         for _ in range(3):
-            with ours.lock:
-                assert local._socket_connection.lease_locked()
-                ours.yield_locked(wanted=False)
+            let_nobody_read(local)
         assert (posted, ours.read_owner.idle) == (1, True)
         ours.read_owner._rearm()
         assert (posted, ours.read_owner.idle) == (2, True)
@@ -193,11 +191,10 @@ def test_the_end_of_a_connection_wakes_the_holder_of_the_read_lease() -> None:
     with ends() as (local, _):
         connection = local._socket_connection
         with connection.lock:
-            assert connection.lease_locked()
-            sleeper = connection.link.read_owner.sleeper.renew()
+            sleeper = take_lease_locked(local)
 
         local.disconnect()
 
         assert not sleeper.locked()
         with connection.lock:
-            connection.link.yield_locked(wanted=True)
+            connection.link.read_owner.yield_locked(wanted=True)

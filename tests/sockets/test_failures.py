@@ -30,7 +30,7 @@ from queuebroker.sockets.frames import Hello
 from specs.clauses import clause
 from tests.kit.raw_peer import raw
 from tests.sockets.certificates import identity
-from tests.sockets.support import PORT, brokers, ends, folder, meet
+from tests.sockets.support import PORT, brokers, ends, folder, let_nobody_read, meet
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -202,9 +202,7 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
         remote.send(b"1")
         assert local.receive() == b"1"
         if not local._socket_connection.link.read_owner.idle:  # the driver was faster
-            with local._socket_connection.link.lock:
-                assert local._socket_connection.lease_locked()
-                local._socket_connection.link.yield_locked(wanted=False)
+            let_nobody_read(local)
         until(lambda: local._socket_connection.link.closed, "it has ended")
         with pytest.raises(DisconnectedQueueError):
             local.receive(LIMIT_S)

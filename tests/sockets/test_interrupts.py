@@ -19,7 +19,7 @@ from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
 from queuebroker._net import sleeper as sleeper_module
 from queuebroker.sockets import PeerLostError, SocketMessageQueue
 from specs.clauses import clause
-from tests.sockets.support import connections
+from tests.sockets.support import connections, let_nobody_read
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
@@ -39,14 +39,6 @@ LARGE = bytes(300_000)  # more than a socket takes at once
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
     with connections(monkeypatch, CAPACITY) as make:
         yield make
-
-
-def let_nobody_read(end: SocketMessageQueue) -> None:
-    """Make the next receive read the socket itself, as a prompt second receive does."""
-    connection = end._connection
-    with connection.lock:
-        assert end._socket_connection.lease_locked()
-        end._socket_connection.link.yield_locked(wanted=False)
 
 
 def apart(case: Callable[[Blow], None]) -> None:
@@ -220,10 +212,11 @@ def test_a_sleeper_that_is_interrupted_can_be_slept_on() -> None:
         sleeper.release()
         interrupted(sleeper.renew)
         sleeper.renew()
-        sleeper.sleep(_sync.monotonic())
+        now = _sync.monotonic()
+        sleeper.sleep(now, now, alone=True)
         assert sleeper.locked()
         sleeper.release()
-        sleeper.sleep(None)
+        sleeper.sleep(now, None, alone=True)
         sleeper.close()
 
     everywhere(case)

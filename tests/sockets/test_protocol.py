@@ -194,7 +194,8 @@ def test_a_call_sends_a_frame_only_if_the_state_allows_it(state: State) -> None:
 def test_each_frame_in_each_state_is_as_the_table_says(state: State, act: Act) -> None:
     """A frame not in the table causes one error and ends the connection."""
     protocol = in_state(state)
-    protocol.capacity, protocol.reader.limit = 4, 100
+    protocol.capacity = protocol.sendable = protocol.receivable = 4
+    protocol.reader.limit = 100
 
     protocol.receive_data(encoded(HEARD[act]))
 
@@ -317,7 +318,8 @@ speech = st.lists(
 def test_frames_in_any_order(state: State, said: list[bytes]) -> None:
     """Any sequence causes at most one error, and no event after it."""
     protocol = in_state(state)
-    protocol.capacity, protocol.reader.limit = 2, 50
+    protocol.capacity = protocol.sendable = protocol.receivable = 2
+    protocol.reader.limit = 50
     events: list[Event] = []
     for piece in said:
         protocol.receive_data(piece)
