@@ -128,7 +128,7 @@ class Cable:
             return
         near = _Plug(accepted[0], is_open=True)
         try:
-            far = _Plug(_net.dial_tcp(LOOPBACK, port), is_open=False)
+            far = _Plug(_net.dial((LOOPBACK, port)), is_open=False)
         except OSError:
             near.socket.close()
             return
@@ -142,8 +142,7 @@ class Cable:
         """Send what is unsent to a side, else read from it; on an error close both."""
         try:
             if not plug.is_open:
-                if error := _net.connect_error(plug.socket):
-                    raise error
+                _net.check_connected(plug.socket)
                 plug.is_open = True
             if plug.unsent:
                 self._send(plug)

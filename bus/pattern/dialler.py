@@ -15,7 +15,6 @@ from bus.pattern.redial import Redial
 from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.stream_connection import StreamConnection
 from queuebroker import _net, _sync
-from queuebroker._net import Socket
 from queuebroker.closable import Closable
 from queuebroker.sockets.driver import Driver, await_background_end, default_driver
 
@@ -67,7 +66,6 @@ class _Attempts:
         self.error: BaseException | None = None
         self._node: Final = node
         self._address: Final = url
-        self._host: str | None = url.host if _net.is_numeric(url.host) else None
         self._closed: bool = False
         self._finished: bool = False
         self._connection: StreamConnection | InprocConnection | None = None
@@ -96,14 +94,14 @@ class _Attempts:
             return
         if self._address.transport is Transport.INPROC:
             self._dial_inproc()
-        elif self._address.transport is Transport.TCP and self._host is None:
+        elif _net.has_host_name(place := self._address.place):
             # The look-up of a name may take long, and the driver serves all sockets.
-            resolve = _sync.Thread(
-                target=self._resolve, name=f"resolve {self._address.host}", daemon=True
-            )
-            resolve.start()
+            resolve = partial(self._resolve, place)
+            _sync.Thread(
+                target=resolve, name=f"resolve {place[0]}", daemon=True
+            ).start()
         else:
-            self._connect()
+            self._connect(place)
 
     def _dial_inproc(self) -> None:
         self._connection = end = InprocConnection(
@@ -118,22 +116,20 @@ class _Attempts:
             INPROC.forget(self._address.name, self._dial)
             end.close()
 
-    def _resolve(self) -> None:
+    def _resolve(self, place: tuple[str, int]) -> None:
         try:
-            host = _net.resolve_host(
-                self._address.host, self._address.port, self._address.ip_version
-            )
+            found = _net.resolve(place, self._address.ip_version)
         except Exception as error:  # noqa: BLE001 # no such name, or no memory
             self._driver.call(partial(self._on_end, error), self)
         else:
-            self._driver.call(partial(self._connect, host), self)
+            self._driver.call(partial(self._connect, found), self)
 
-    def _connect(self, host: str = "") -> None:
+    def _connect(self, place: _net.Place) -> None:
         if self._closed:
             return
         url, node, driver = self._address, self._node, self._driver
         try:
-            socket = _open(url, host or url.host)
+            socket = _net.dial(place)
         except OSError as error:
             self._on_end(error)
             return
@@ -231,19 +227,6 @@ class _Attempts:
             self._connection.close()
             self._connection = None
         self._driver.release()
-
-
-def _open(url: SocketUrl, host: str) -> Socket:
-    """Return a socket that is connected, or connecting over TCP.
-
-    Raises:
-        OSError: nobody listens there, or this process can open no socket.
-    """
-    if url.transport is Transport.IPC:
-        return _net.dial_ipc(url.path)
-    if url.transport is Transport.ABSTRACT:
-        return _net.dial_abstract(url.name)
-    return _net.dial_tcp(host, url.port)
 
 
 def _random_share() -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import WireError
@@ -21,9 +22,6 @@ __all__ = ["Protocol", "ProtocolState"]
 _TCP_HEAD: Final = struct.Struct("!Q")
 _IPC_HEAD: Final = struct.Struct("!BQ")
 _LENGTHS: Final = (1 << 63) - 1  # the greatest length of a frame in any library
-# Shorter parts of a message are copied together: as an object, each would take far more
-# memory than its bytes, and a hostile peer chooses how short they are.
-_PART_BYTES: Final = 4096
 
 
 class ProtocolState(enum.Enum):
@@ -67,7 +65,7 @@ class Protocol:
         "_missing",
         "_native",
         "_native_bytes_max",
-        "_parts",
+        "_partial",
         "_plain",
         "_to_send",
         "_typed",
@@ -95,8 +93,9 @@ class Protocol:
         self.state: ProtocolState = ProtocolState.HANDSHAKE
         self.agreed: EndpointType | None = None
         self._begun: bytes = b""  # data of an incomplete head or of a short message
-        # The parts of a message that has more data to come, and how much.
-        self._parts: list[bytes | bytearray] = []
+        # The data of a message that has more to come, and how much. Not a `Gathering`:
+        # memory grows as data arrives, not by the length that a peer states.
+        self._partial: BytesIO = BytesIO()
         self._missing: int = 0
         # Bytes for the peer; the own type, once it is among them or was.
         self._to_send: bytes = MAGIC
@@ -182,14 +181,12 @@ class Protocol:
         """Return the messages that end in this data."""
         messages: list[bytes] = []
         if self._missing:
-            self._keep(data[: self._missing])
-            rest = data[self._missing :]
-            self._missing -= len(data) - len(rest)
+            self._missing -= (taken := self._partial.write(data[: self._missing]))
             if self._missing:
                 return messages
-            messages.append(b"".join(self._parts))
-            self._parts = []
-            data = rest
+            messages.append(self._partial.getvalue())
+            self._partial = BytesIO()
+            data = data[taken:]
         elif self._begun:
             data = self._begun + data
         unpack, head = self._head.unpack_from, self._head.size
@@ -203,23 +200,13 @@ class Protocol:
             begin = start + head
             start = begin + length
             if start > end:
-                # Memory grows as data arrives, not by the length that a peer states.
-                self._keep(data[begin:])
+                self._partial.write(data[begin:])
                 self._missing = start - end
                 self._begun = b""
                 return messages
             messages.append(data[begin:start])
         self._begun = data[start:]
         return messages
-
-    def _keep(self, part: bytes) -> None:
-        """Keep a part of a message that has more data to come."""
-        if len(part) >= _PART_BYTES:
-            self._parts.append(part)
-        elif self._parts and isinstance(last := self._parts[-1], bytearray):
-            last += part
-        else:
-            self._parts.append(bytearray(part))
 
     def _refuse(self, fields: Sequence[int]) -> None:
         if self._is_ipc and fields[0] != IPC_MESSAGE:

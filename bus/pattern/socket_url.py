@@ -5,21 +5,16 @@ from __future__ import annotations
 import enum
 import ipaddress
 import os
-import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote_from_bytes
 
 import attrs
 
 from queuebroker import _net
-from queuebroker.arguments import wrong_type
+from queuebroker.sockets.address import read_name, read_place, split_scheme
 
 __all__ = ["SocketUrl", "Transport"]
-
-_PLACE: Final = re.compile(
-    r"(?:\[(?P<six>[^\[\]]*:[^\[\]]*)\]|(?P<host>[^:;/\[\]\s]*)):(?P<port>[0-9]{1,5})"
-)
 
 
 class Transport(enum.Enum):
@@ -68,8 +63,7 @@ class SocketUrl:
     def __str__(self) -> str:
         scheme = self.scheme or self.transport.value
         if self.transport in {Transport.TCP, Transport.MULTICAST}:
-            host = f"[{self.host}]" if ":" in self.host else self.host
-            return f"{scheme}://{host or '*'}:{self.port}"
+            return f"{scheme}://{_net.place_text(self.host or '*', self.port)}"
         if self.transport is not Transport.ABSTRACT:
             return f"{scheme}://{self.name}"
         return f"{scheme}://{quote_from_bytes(os.fsencode(self.name), safe='/')}"
@@ -84,6 +78,13 @@ class SocketUrl:
         """The path of an ``ipc`` address."""
         return Path(self.name)
 
+    @property
+    def place(self) -> _net.Place:
+        """The address for `_net.dial`; not of ``inproc``."""
+        if self.transport is Transport.TCP:
+            return self.host, self.port
+        return f"\0{self.name}" if self.transport is Transport.ABSTRACT else self.name
+
     @classmethod
     def parse(cls, text: object) -> SocketUrl:
         """Parse an address.
@@ -92,77 +93,34 @@ class SocketUrl:
             TypeError: ``text`` is no str.
             ValueError: it is no address, or is too long for the platform.
         """
-        if not isinstance(text, str):
-            raise wrong_type("address of a socket", "a str", text)
-        scheme, found, rest = text.partition("://")
-        if not found or scheme not in _ALIASES:
-            schemes = ", ".join(f"{each}://" for each in _ALIASES)
-            msg = f"address of a socket must begin with one of {schemes}, got {text!r}"
-            raise ValueError(msg)
+        scheme, rest = split_scheme("address of a socket", text, _ALIASES)
         transport = _ALIASES[scheme]
         if transport is Transport.INPROC:
             if not rest:
                 raise ValueError(f"inproc address must have a name, got {text!r}")
             return cls(transport, rest, scheme=scheme)
         if transport.is_local:
-            return cls(transport, _file_name(text, transport, rest), scheme=scheme)
-        return _placed(text, scheme, transport, rest)
-
-
-def _file_name(text: str, transport: Transport, rest: str) -> str:
-    """Return the path, or the abstract name with its percent codes decoded.
-
-    Neither NNG nor nanomsg decodes a path.
-    """
-    try:
-        # As the system encodes the names of files, which may have any bytes.
-        name = os.fsencode(rest)
-    except UnicodeEncodeError:
-        msg = f"{transport.value} address must be encodable, got {text!r}"
-        raise ValueError(msg) from None
-    if transport is Transport.ABSTRACT:
-        name = unquote_to_bytes(name)
-    if not name or b"\0" in name:
-        wanted = "a path" if transport is Transport.IPC else "a name"
-        msg = f"{transport.value} address must have {wanted} without NUL, got {text!r}"
-        raise ValueError(msg)
-    # A longer one makes libnanomsg abort its process; the kernel refuses it anyway.
-    if len(name) > _net.PATH_BYTES_MAX:
-        msg = (
-            f"{transport.value} address must have at most {_net.PATH_BYTES_MAX} bytes, "
-            f"got {len(name)}: {text!r}"
-        )
-        raise ValueError(msg)
-    return os.fsdecode(name)
-
-
-def _placed(text: str, scheme: str, transport: Transport, rest: str) -> SocketUrl:
-    match = _PLACE.fullmatch(rest)
-    if match is None or int(match["port"]) > 65_535:
-        msg = (
-            f"{scheme} address must have the form {scheme}://host:port with a port of "
-            f"0 to 65535 and IPv6 in brackets, got {text!r}"
-        )
-        raise ValueError(msg)
-    host, port = match["six"] or match["host"] or "", int(match["port"])
-    host = "" if host == "*" else host
-    if ":" in host and not _net.is_numeric(host):
-        raise ValueError(
-            f"{scheme} address must have an IPv6 in brackets, got {text!r}"
-        )
-    version = _IP_VERSIONS.get(scheme)
-    if version and _net.is_numeric(host) and _version(host) != version:
-        raise ValueError(f"{scheme} address must have an IPv{version}, got {text!r}")
-    if transport is Transport.MULTICAST:
-        _check_group(text, host, port)
-    return SocketUrl(transport, host=host, port=port, scheme=scheme)
+            # Neither NNG nor nanomsg decodes a path.
+            is_quoted = transport is Transport.ABSTRACT
+            name = read_name(scheme, rest, is_quoted=is_quoted)
+            return cls(transport, name, scheme=scheme)
+        host, port = read_place(scheme, rest)
+        host = "" if host == "*" else host
+        version = _IP_VERSIONS.get(scheme)
+        if version and _net.is_numeric(host) and _version(host) != version:
+            msg = f"{scheme} address must have an IPv{version}, got {text!r}"
+            raise ValueError(msg)
+        if transport is Transport.MULTICAST and not (port and _is_group(host)):
+            msg = (
+                f"{scheme} address must have a multicast group and a port, got {text!r}"
+            )
+            raise ValueError(msg)
+        return cls(transport, host=host, port=port, scheme=scheme)
 
 
 def _version(host: str) -> int:
     return ipaddress.ip_address(host.partition("%")[0]).version
 
 
-def _check_group(text: str, host: str, port: int) -> None:
-    if not (_net.is_numeric(host) and ipaddress.ip_address(host).is_multicast and port):
-        msg = f"udp-mcast address must have a multicast group and a port, got {text!r}"
-        raise ValueError(msg)
+def _is_group(host: str) -> bool:
+    return _net.is_numeric(host) and ipaddress.ip_address(host).is_multicast

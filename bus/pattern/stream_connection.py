@@ -217,9 +217,7 @@ class StreamConnection:
             self._end(error)
 
     def _on_connected(self) -> None:
-        error = _net.connect_error(self._socket)
-        if error is not None:
-            raise error
+        _net.check_connected(self._socket)
         self._is_connecting = False
         self._driver.watch(self._descriptor, _net.READ)
         self._shake_hands()

@@ -1,4 +1,4 @@
-"""UNIX sockets at a path: to listen, to connect, and files left behind."""
+"""UNIX sockets at a path or an abstract name: to listen, and files left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from queuebroker._net.polling import INT_MAX
-from queuebroker._net.sockets import ipc_socket, send_without_delay
+from queuebroker._net.sockets import ipc_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATH_BYTES_MAX",
-    "dial_abstract",
-    "dial_ipc",
     "has_listener",
     "identity_of",
     "listen_abstract",
@@ -114,23 +112,6 @@ def has_listener(path: Path) -> bool:
         return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
 
 
-def dial_ipc(path: Path) -> Socket:
-    """Connect to a path without waiting.
-
-    Raises:
-        OSError: ECONNREFUSED or ENOENT if no process listens there; EAGAIN to try
-            again.
-    """
-    made = ipc_socket()
-    try:
-        send_without_delay(made)
-        made.connect(os.fspath(path))
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
 def listen_abstract(name: str, *, backlog: int) -> Socket:
     """Listen at an abstract name, which is no file and ends with its socket.
 
@@ -141,18 +122,6 @@ def listen_abstract(name: str, *, backlog: int) -> Socket:
     try:
         made.bind(b"\0" + os.fsencode(name))
         made.listen(min(backlog, INT_MAX))
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def dial_abstract(name: str) -> Socket:
-    """Connect to an abstract name without waiting; raises as `dial_ipc`."""
-    made = ipc_socket()
-    try:
-        send_without_delay(made)
-        made.connect(b"\0" + os.fsencode(name))
     except BaseException:
         made.close()
         raise

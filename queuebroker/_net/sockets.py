@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from queuebroker._net.polling import INT_MAX
 
@@ -22,26 +22,32 @@ __all__ = [
     "AT_ONCE",
     "WOULD_BLOCK",
     "Credentials",
+    "Place",
     "Socket",
     "accept",
-    "connect_error",
+    "check_connected",
     "credentials_of",
-    "dial_tcp",
+    "dial",
+    "has_host_name",
     "ipc_socket",
     "is_connected",
     "is_in_use",
     "is_numeric",
     "listen_tcp",
+    "place_text",
     "port_of",
     "reach",
     "receive_with_fds",
-    "resolve_host",
+    "resolve",
     "send_with_fds",
     "send_without_delay",
     "unused_port",
 ]
 
 Socket = socket.socket
+# What a socket connects to: the path of a UNIX socket, or a NUL and its abstract name;
+# over TCP a host and a port.
+Place = str | tuple[str, int]
 
 # Passed to every call on a plain socket, because a `Sleeper` may block in that socket.
 AT_ONCE: Final = socket.MSG_DONTWAIT
@@ -142,16 +148,14 @@ def accept(listening: Socket) -> tuple[Socket, str] | None:
         made.setblocking(False)
         send_without_delay(made)
         _bound_send_buffer(made, made.getpeername())
-    return made, _text_of(address)
-
-
-def _text_of(address: object) -> str:
-    """Return ``host:port`` of an internet address, else ""."""
     if not isinstance(address, tuple):
-        return ""
+        return made, ""
     host, port = address[:2]
-    if "." in host:
-        host = host.removeprefix(_MAPPED)
+    return made, place_text(host.removeprefix(_MAPPED) if "." in host else host, port)
+
+
+def place_text(host: str, port: int) -> str:
+    """Return ``host:port``, with an address of IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -164,15 +168,21 @@ def is_numeric(host: str) -> bool:
     return False
 
 
-def resolve_host(host: str, port: int, ip_version: int = 0) -> str:
-    """Return the numeric address of a host; may block in a DNS query.
+def has_host_name(place: Place) -> TypeGuard[tuple[str, int]]:
+    """Return True if `dial` would look up a host name, which may take long."""
+    return not (isinstance(place, str) or is_numeric(place[0]))
+
+
+def resolve(place: tuple[str, int], ip_version: int = 0) -> Place:
+    """Return a place with a numeric address for its host; may block in a DNS query.
 
     ip_version: as for `listen_tcp`.
 
     Raises:
         OSError: the host name does not resolve, or has no such address.
     """
-    return str(_first_address(host, port, ip_version)[1][0])
+    host, port = place
+    return str(_first_address(host, port, ip_version)[1][0]), port
 
 
 def _first_address(
@@ -192,21 +202,28 @@ def _first_address(
     return family, place
 
 
-def dial_tcp(host: str, port: int) -> Socket:
-    """Start to connect; `connect_error` gives the result once the socket is writable.
+def dial(place: Place) -> Socket:
+    """Connect without waiting.
+
+    Over TCP the connect only starts: call `check_connected` once the socket is
+    writable.
 
     Raises:
-        OSError: the host does not exist, or is unreachable.
+        OSError: the host does not exist, or is unreachable; for a UNIX socket
+            ECONNREFUSED or ENOENT if no process listens there, EAGAIN to try again.
     """
-    family, place = _first_address(host, port)
+    family: int = socket.AF_UNIX
+    where: Any = place
+    if not isinstance(place, str):
+        family, where = _first_address(*place)
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         send_without_delay(made)
-        code = made.connect_ex(place)
+        code = made.connect_ex(where)
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))
-        _bound_send_buffer(made, place)
+        _bound_send_buffer(made, where)
     except BaseException:
         made.close()
         raise
@@ -222,10 +239,11 @@ def reach(host: str, port: int, timeout_s: float) -> None:
     socket.create_connection((host, port), timeout_s).close()
 
 
-def connect_error(connecting: Socket) -> OSError | None:
-    """Return the error of a failed connect, or None if the connect succeeded."""
+def check_connected(connecting: Socket) -> None:
+    """Raise the error of a connect that failed; call once the socket is writable."""
     code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    return OSError(code, os.strerror(code)) if code else None
+    if code:
+        raise OSError(code, os.strerror(code))
 
 
 def is_connected(connecting: Socket) -> bool:

@@ -26,7 +26,6 @@ from queuebroker.sockets.address import is_address
 
 if TYPE_CHECKING:
     from queuebroker.channel import message_queue
-    from queuebroker.sockets.outgoing_connect import OutgoingConnect
 
 __all__ = ["SocketQueueBroker"]
 
@@ -65,10 +64,11 @@ class SocketQueueBroker(QueueBroker):
         rdv, outgoing_connect, deadline = self._plain._connecting(
             name, port, timeout, strict_half, running_waker().waiter
         )
-        if (host := outgoing_connect.host_name_to_resolve()) is not None:
+        if _net.has_host_name(place := outgoing_connect.place):
             try:
                 where = f"{name!r} port {port}"
-                await _look_up(outgoing_connect, host, where, deadline, timeout)
+                found = await _look_up(place, where, deadline, timeout)
+                outgoing_connect.place = found
             except OSError as error:
                 if not isinstance(error, TimeoutError):
                     error.filename = error.filename or name
@@ -84,17 +84,14 @@ class SocketQueueBroker(QueueBroker):
 
 
 async def _look_up(
-    outgoing_connect: OutgoingConnect,
-    host: str,
-    where: str,
-    deadline: float | None,
-    timeout: float | None,
-) -> None:
+    place: tuple[str, int], where: str, deadline: float | None, timeout: float | None
+) -> _net.Place:
     """Look up a host name in the executor, for as long as the caller would wait."""
-    looking = asyncio.to_thread(_net.resolve_host, host, 0)
+    looking = asyncio.to_thread(_net.resolve, place)
     try:
-        found = await asyncio.wait_for(looking, remaining_s(deadline))
+        return await asyncio.wait_for(looking, remaining_s(deadline))
     except TimeoutError:
-        msg = f"cannot connect to {where}: {host!r} was not looked up in {timeout} s"
+        msg = (
+            f"cannot connect to {where}: {place[0]!r} was not looked up in {timeout} s"
+        )
         raise RendezvousTimeoutError(msg) from None
-    outgoing_connect.set_host(found)

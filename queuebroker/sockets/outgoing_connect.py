@@ -68,6 +68,7 @@ class RemoteBroker:
 class OutgoingConnect:
     """An outgoing connect: the host of its link until the welcome arrives.
 
+    place: where to dial; the caller may resolve its host name before `begin`.
     error: the reason there is no connection, if no `RdV.reason` fits.
     cause: the system's error if nothing listens there, or the peer hung up.
     """
@@ -85,7 +86,7 @@ class OutgoingConnect:
     ) -> None:
         self._rdv = rdv
         self._address = address
-        self._host = address.host
+        self.place: _net.Place = address.place
         self._hello = hello
         self._driver = driver
         self._lease_s = lease_s
@@ -133,29 +134,15 @@ class OutgoingConnect:
         if self._link is not None:
             self._link.driver.call(self.cancel, self)
 
-    def host_name_to_resolve(self) -> str | None:
-        """Return the host name to look up, which may take long, or None."""
-        if self._address.scheme is Scheme.IPC or _net.is_numeric(self._address.host):
-            return None
-        return self._address.host
-
-    def set_host(self, host: str) -> None:
-        """Set the numeric host to dial, the result of the look-up."""
-        self._host = host
-
     def _dial(self) -> None:
         """Connect the socket, or start to."""
         if not self._rdv.waiting:
             return
-        address = self._address
-        opening = None
+        # A UNIX socket is connected at once.
+        opening = None if self._address.scheme is Scheme.IPC else self._on_connected
         protocol = Protocol(self._hello, lease_s=self._lease_s)
         try:
-            if address.scheme is Scheme.IPC:
-                socket = _net.dial_ipc(address.path)
-            else:
-                socket = _net.dial_tcp(self._host, address.port)
-                opening = self._on_connected
+            socket = _net.dial(self.place)
         except BlockingIOError:  # the listener's backlog is full
             driver = self._driver()
             soon = _sync.monotonic() + RETRY_S
@@ -218,9 +205,7 @@ class OutgoingConnect:
         link = self._link
         assert link is not None
         if not link.secured:
-            error = _net.connect_error(socket)
-            if error is not None:
-                raise error
+            _net.check_connected(socket)
             self._connected = True
             if self._secure is None:
                 return 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from bus.pattern import BusSocket, SocketConfig
+from queuebroker import _net
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, all_of, fresh_url
@@ -50,10 +51,17 @@ def test_the_mode_of_an_ipc_file_has_permission_bits_only(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_name_that_no_resolver_takes_is_an_error_of_the_dialler() -> None:
+def test_a_look_up_that_runs_out_of_memory_is_an_error_of_the_dialler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise MemoryError
+
+    monkeypatch.setattr(_net, "resolve", fail)
     with BusSocket() as node:
-        dialler = node.dial(f"tcp://{'a' * 64}.example:80")
+        dialler = node.dial("tcp://host.example:80")
         until(lambda: dialler.error is not None, "the attempt has failed")
+        assert isinstance(dialler.error, MemoryError)
 
 
 def test_an_address_in_use_is_refused_with_its_name(

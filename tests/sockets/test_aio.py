@@ -117,7 +117,7 @@ def test_a_connect_fails_as_it_does_for_a_thread(
             asyncio.run(face.connect("server", PORT, required=True))
         with pytest.raises(ValueError, match="address must begin with"):
             asyncio.run(face.connect("udp://x", PORT))
-        monkeypatch.setattr(_net, "dial_ipc", dial)
+        monkeypatch.setattr(_net, "dial", dial)
         with pytest.raises(OSError, match="open files"):
             asyncio.run(face.connect(address, PORT))
 
@@ -164,7 +164,7 @@ def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
     """The look-up may take long, but no longer than the call's timeout."""
     asked, answer = threading.Event(), threading.Event()
 
-    def resolve_host(*_: object) -> str:
+    def resolve(*_: object) -> str:
         asked.set()
         answer.wait(LIMIT_S)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -180,7 +180,7 @@ def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(socket.gaierror, match=f"not known: '{address}'"):
             await connecting
 
-    monkeypatch.setattr(_net, "resolve_host", resolve_host)
+    monkeypatch.setattr(_net, "resolve", resolve)
     with brokers() as (_, guest):
         asyncio.run(main(aio.wrap(guest)))
 

@@ -33,7 +33,7 @@ def test_tcp_send_buffers_are_small_only_if_both_ends_have_one_address(
         usual.connect(listening.getsockname())
         listening.accept()[0].close()
         listening.setblocking(False)
-        with closing(_net.dial_tcp(host, _net.port_of(listening))) as dialled:
+        with closing(_net.dial((host, _net.port_of(listening)))) as dialled:
             received: list[_net.Socket] = []
 
             def accepted() -> bool:
@@ -53,7 +53,7 @@ def _sizes_over_ipc(path: Path) -> list[int]:
     """Return the buffer sizes of two sockets connected over UNIX."""
     with (
         closing(_net.listen_ipc(path, mode=0o600, backlog=1)) as listening,
-        closing(_net.dial_ipc(path)) as dialled,
+        closing(_net.dial(str(path))) as dialled,
     ):
         made = _net.accept(listening)
         assert made is not None

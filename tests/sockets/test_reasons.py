@@ -83,7 +83,7 @@ def test_an_error_of_this_machine_is_raised_as_it_is(
     guest: SocketQueueBroker,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_net, f"dial_{scheme}", failing(name))
+    monkeypatch.setattr(_net, "dial", failing(name))
     address = "ipc:///nowhere" if scheme == "ipc" else "tcp://127.0.0.1:1"
     with pytest.raises(OSError, match="Errno") as caught:
         guest.connect(address, PORT, required=required)
@@ -93,19 +93,15 @@ def test_an_error_of_this_machine_is_raised_as_it_is(
 
 
 @clause("QB-SOCK-2")
-@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+@pytest.mark.parametrize("call", ["dial", "check_connected"], ids=["at once", "late"])
 @pytest.mark.parametrize("name", [*NOWHERE, *OWN])
 def test_the_error_of_a_connect_that_took_its_time_is_the_same(
-    name: str, late: bool, guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
+    name: str, call: str, guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over TCP the system may report at once or later that there is no route."""
     code = getattr(errno, name)
-    error = OSError(code, os.strerror(code))
     with socket.create_server(("127.0.0.1", 0)) as other:
-        if late:
-            monkeypatch.setattr(_net, "connect_error", lambda _: error)
-        else:
-            monkeypatch.setattr(_net, "dial_tcp", failing(name))
+        monkeypatch.setattr(_net, call, failing(name))
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises((OSError, UnknownBrokerError)) as caught:
             guest.connect(address, PORT, required=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from queuebroker.sockets.address import Address, Scheme
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -241,6 +243,4 @@ class MachineTable:
         return Change.CONFLICT
 
     def _address(self, announcement: Announcement) -> str:
-        host = announcement.host
-        text = f"[{host}]" if ":" in host else host
-        return f"{self._scheme}://{text}:{announcement.port}"
+        return str(Address(Scheme(self._scheme), announcement.host, announcement.port))

@@ -238,10 +238,11 @@ class Network:
         """The addresses for a process that is not the master, to try in order."""
         if self.listen is None:
             return ()
-        host = _bracketed(_split("listen", self.listen)[0])
+        host, _ = _split("listen", self.listen)
         first, last = self.ports or (0, 0)
+        scheme = Scheme(self.scheme)
         return tuple(
-            f"{self.scheme}://{host}:{port}" for port in range(first, last + 1)
+            str(Address(scheme, host, port)) for port in range(first, last + 1)
         )
 
     @property
@@ -259,8 +260,7 @@ class Network:
         return scheme == self.scheme and (scheme == "tls" or _is_loopback(host))
 
     def _address(self, what: str, text: str) -> str:
-        host, port = _split(what, text)
-        return f"{self.scheme}://{_bracketed(host)}:{port}"
+        return str(Address(Scheme(self.scheme), *_split(what, text)))
 
 
 def _text(what: str, given: object) -> str:
@@ -284,10 +284,6 @@ def _split(what: str, text: str, default: str = str(PORT)) -> tuple[str, int]:
     if not host or "/" in host or not port.isdecimal() or int(port) > _PORT_MAX:
         raise ValueError(f"{what} must be host or host:port, got {text!r}")
     return host, int(port)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _is_reachable(host: str) -> bool:
