@@ -463,7 +463,8 @@ class Bus(Closable):
         drain: the seconds for which the threads may still serve unread messages.
 
         Returns when the threads have ended, unless a callback calls this. A callback
-        that does not return blocks it. A second call does nothing.
+        that does not return blocks it. A second call does nothing, but completes one
+        that an interrupt has ended.
         """
         drain_s = duration("drain", drain)
         if self._lifetime.foreign:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_callback, deadline_after, duration
@@ -133,6 +134,7 @@ class BusThread(Uncopyable):
     __slots__ = (
         "_drive",
         "_driver",
+        "_ended",
         "_final",
         "_manager",
         "_owner",
@@ -148,6 +150,7 @@ class BusThread(Uncopyable):
         self._thread: _sync.Thread | None = None
         self.stopped: bool = False
         self._final: bool = False
+        self._ended: bool = False  # True once its tasks are deregistered
         self._drive: Final[_thread.LockType] = _sync.Lock()
         # The ident of the thread that holds ``_drive``.
         self._driver: int | None = None
@@ -199,8 +202,13 @@ class BusThread(Uncopyable):
         check_callback("function", function)
         self._check_takes_tasks()
 
+        called: list[bool] = []
+
         @calls_user
         def guarded() -> None:
+            if called:
+                return  # an interrupt came out of the function
+            called.append(True)
             try:
                 function()
             except Exception:  # noqa: BLE001 # contained: the thread has other tasks
@@ -253,7 +261,7 @@ class BusThread(Uncopyable):
             self._driver = _sync.get_ident()
             try:
                 served = 0 if self.stopped else self._manager.poll(timeout)
-                if self.stopped and not self._manager.ended:
+                if self.stopped and not self._ended:
                     self._end_locked()
             finally:
                 self._driver = None
@@ -272,11 +280,10 @@ class BusThread(Uncopyable):
     def _request_stop(self, until: float, *, final: bool) -> None:
         """Refuse further tasks, and request the end of the thread; does not wait."""
         with self._owner.lock:
-            if self.stopped:
-                return
-            self._final = final
+            if not self.stopped:
+                self._final = final
             self.stopped = True
-        self._manager.stop(until)
+        self._manager.stop(until)  # each time: an interrupt may come before this
 
     def _end_as_orphan(self) -> None:
         """End it after its Python thread, which has not stopped it (BUS-DEREG-9)."""
@@ -296,14 +303,19 @@ class BusThread(Uncopyable):
                     self._thread.join(stuck.after_s)
                     stuck.check()
             return
-        while not self._drive.acquire(waits, stuck.after_s if waits else -1):
+        wait_s = stuck.after_s if waits else -1
+        # An iterator, as in `_sync.WithLock`: no interrupt comes between the step that
+        # takes the lock and the `try`.
+        for taken in iter(partial(self._drive.acquire, waits, wait_s), None):
+            if taken:
+                try:
+                    self._run_locked()
+                finally:
+                    self._drive.release()
+                return
             if not waits:
                 return  # the thread finds `stopped` set when this callback returns
             stuck.check()
-        try:
-            self._run_locked()
-        finally:
-            self._drive.release()
 
     def _run(self) -> None:
         with self._drive:
@@ -318,7 +330,7 @@ class BusThread(Uncopyable):
         try:
             if not self.stopped:
                 self._manager.run()
-            if not self._manager.ended:
+            if not self._ended:
                 self._end_locked()
         finally:
             self._driver = None
@@ -328,6 +340,7 @@ class BusThread(Uncopyable):
         self._manager.adopt()
         self._manager.run()
         self._owner.deregister_tasks(self)
+        self._ended = True
 
     def _check_mine(self, act: str) -> None:
         if self._owner.in_callback():

@@ -192,7 +192,7 @@ class BusThreads:
         """Mark the bus as closed, so that no thread starts; return those that run."""
         with self.lock:
             self._bus._lifetime.closed = True
-            return list(self.running)
+        return self.running.copy()  # no thread is added from now on
 
     def stop(self, threads: Sequence[BusThread], until: float) -> None:
         """Stop some threads for good, and wait until they have ended.
@@ -205,19 +205,22 @@ class BusThreads:
             thread._await_end()
 
     def deregister_tasks(self, thread: BusThread) -> None:
-        """Deregister the tasks of a stopped thread; called in that thread."""
+        """Deregister the tasks of a stopped thread; called in that thread.
+
+        After an interrupt the next call continues.
+        """
         exchange, manager = self.exchange, thread._manager
-
-        def hosted() -> list[Entry]:
-            entries = exchange.query(lambda: list(exchange.manager.table))
-            return [entry for entry in entries if entry.host is manager]
-
+        # One that is not open yet stays here until it is.
+        asked: set[Entry] = set()
         while True:
-            while entries := hosted():
+            while entries := [
+                each for each in exchange.hosted_by(manager) if each not in asked
+            ]:
                 for entry in entries:
+                    asked.add(entry)
                     exchange.deregister(entry, final=thread._final)
             # In this order: a task is announced to the manager before it arrives. So
-            # `hosted` finds it, or `end` refuses.
+            # `hosted_by` finds it, or `end` refuses.
             if manager.end():
                 break
             # Until the announced task is open, or withdrawn. Not while a task is

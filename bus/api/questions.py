@@ -142,7 +142,7 @@ class Questions:
     that hosts it handles the answers.
     """
 
-    __slots__ = ("_closed", "_deadlines", "_lock", "_numbers", "open")
+    __slots__ = ("_closed", "_deadlines", "_left", "_lock", "_numbers", "open")
 
     def __init__(self) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
@@ -151,6 +151,7 @@ class Questions:
         # A heap; the entry of a closed question is removed when it reaches the top.
         self._deadlines: list[tuple[float, int]] = []
         self._closed: bool = False
+        self._left: list[Question] = []  # closed by `close_all`, until `forget_left`
 
     def __len__(self) -> int:
         return len(self.open)
@@ -230,13 +231,22 @@ class Questions:
                 question.message._deadline = 0.0  # as in `cancel`
 
     def close_all(self) -> list[Question]:
-        """Close and return all questions, oldest first; refuse further ones."""
+        """Close and return all questions, oldest first; refuse further ones.
+
+        Until `forget_left` each call returns them: the caller may be interrupted.
+        """
         with self._lock:
-            closed = list(self.open.values())
-            self.open.clear()
-            self._deadlines.clear()
+            left = [*self._left, *self.open.values()]
+            # No call between these lines: an interrupt finds all changes or none.
+            self._left = left
+            self.open = {}
+            self._deadlines = []
             self._closed = True
-        return closed
+        return left
+
+    def forget_left(self) -> None:
+        """Forget the questions that `close_all` has returned."""
+        self._left = []
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline; None if there is none."""
@@ -406,15 +416,16 @@ class Asker:
             answer._trace.record_discarded(BusReason.UNWANTED)
 
     def on_unread_answer(self, answer: Answer) -> None:
-        """Count an answer that was unread when the task deregistered."""
-        question = self.questions.close(answer.number)
-        if question is not None:
+        """Count an answer that was unread when the task deregistered.
+
+        `on_deregistered` closes its question, and wakes the caller.
+        """
+        if answer.number in self.questions:
             self._count_late(answer)
-            if question.on_asker_gone is not None:
-                question.on_asker_gone()
 
     def on_deregistered(self) -> None:
         """Close all questions, and wake the callers that wait for their answers."""
         for question in self.questions.close_all():
             if question.on_asker_gone is not None:
                 question.on_asker_gone()
+        self.questions.forget_left()

@@ -267,7 +267,8 @@ class Receiver:
         self._on_command, self._reference = callback, reference
         host: ThreadManager = self.entry.host
         if self._unclaimed and host.expect(self.entry.mailbox):
-            host.open(self.entry, self.take_unclaimed())
+            waiting, self._unclaimed = self._unclaimed, None
+            host.open(self.entry, waiting)
 
     @property
     def name(self) -> str:
@@ -279,10 +280,9 @@ class Receiver:
         """True if the task has a command callback."""
         return self._on_command is not None
 
-    def take_unclaimed(self) -> list[Incoming]:
-        """Remove and return the unclaimed commands, in order."""
-        waiting, self._unclaimed = self._unclaimed, None
-        return list(waiting or ())
+    def unclaimed(self) -> list[Incoming]:
+        """Return the unclaimed commands, in order."""
+        return list(self._unclaimed or ())
 
     def claim(self) -> Incoming | None:
         """Remove and return the oldest unclaimed command; None if there is none."""
@@ -462,7 +462,8 @@ class Receiver:
     def on_deregistered(self) -> None:
         """Cancel the interests and questions of a deregistered task (BUS-DEREG-10).
 
-        This covers all buses, and wakes the callers that wait for answers.
+        This covers all buses, and wakes the callers that wait for answers. After an
+        interrupt the call is repeated.
         """
         for interest in list(self.interests):
             interest.cancel()
@@ -471,6 +472,7 @@ class Receiver:
                 if other is not self._bus:
                     _end_proxy(other._exchange, self.entry)
         self.asker.on_deregistered()
+        self._unclaimed = None
 
 
 def _alive(subscriptions: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -404,7 +404,7 @@ class Task(Uncopyable):
 
         Its unread commands wait for the next task that registers the name. If
         ``final``, they fail at once (BUS-DEREG-8). Does nothing if the task is
-        deregistered.
+        deregistered. If an interrupt ends the call, the next one completes it.
 
         moved_to: the address of the task on another machine, if it has moved there. For
           `BusConfig.resolve_timeout_s` the master of this machine reports it to each

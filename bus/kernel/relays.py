@@ -302,7 +302,7 @@ class Relays:
     def supersede(self, entry: Entry) -> None:
         """Hide a relay from look-ups, since another relay has its name."""
         relay: Relay = entry.mailbox
-        self._topology.todo += self._manager.leave(entry)
+        self._manager.leave(entry, self._topology.todo)
         entry.host = None
         if relay.state is RelayState.SUPERSEDED:
             # Superseded a second time while messages from the first time are still
@@ -395,7 +395,7 @@ class Relays:
             self._vacate(entry, again, final=final)
             again = []
         if present is entry:
-            self._topology.todo += self._manager.leave(entry)
+            self._manager.leave(entry, self._topology.todo)
             self._vacate(entry, again, final=final)
 
     def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:

@@ -86,10 +86,9 @@ class TaskAnnouncer:
         self._resolver.on_registered(task, now)
         return self._topology.take_actions()
 
-    def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
+    def on_departure(self, task: Entry, *, final: bool) -> None:
         if task.visibility is Visibility.PUBLIC or task.relay:
             self._name_registry.on_departure(task, final=final)
-        return self._topology.take_actions()
 
     def on_emptied(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
         """Announce the last message that a departed task took; search for its name.

@@ -403,10 +403,14 @@ class CommThread:
     ) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
         unread = self._relay_outbox.take_unsent(entry, messages)
-        now, manager = _sync.monotonic(), self._exchange.manager
-        self._exchange.decide(
-            lambda: manager.on_emptied(entry, unread, now, final=final)
-        )
+        now, exchange = _sync.monotonic(), self._exchange
+
+        def emptied() -> list[Action]:
+            todo = exchange._todo
+            exchange.manager.on_emptied(entry, unread, now, todo, final=final)
+            return []
+
+        exchange.decide(emptied)
 
     def do(self, action: Action) -> None:
         """Do an action to or from other processes; the exchange calls this in order."""

@@ -108,6 +108,7 @@ class Exchange:
 
     __slots__ = (
         "_acting",
+        "_emptyings",
         "_lock",
         "_taken",
         "_todo",
@@ -145,6 +146,9 @@ class Exchange:
         self._todo: deque[Action] = deque()
         self._acting: bool = False
         self._taken: Action | None = None  # off the queue, not yet begun
+        # Those that are under way, or were when an interrupt came. Only the thread that
+        # hosts the task changes its item.
+        self._emptyings: Final[dict[Entry, Emptying]] = {}
         self.performers: Final[dict[type, _Performer]] = {
             kind: perform for each in hooks for kind, perform in each.performers.items()
         }
@@ -272,6 +276,8 @@ class Exchange:
     def deregister(self, entry: Entry, *, final: bool, moved_to: str = "") -> None:
         """Deregister a task; its thread empties the mailbox between two callbacks.
 
+        After an interrupt the next call continues.
+
         moved_to: as `Entry.moved_to`.
         """
         # An interrupted registration may still hold the openings back.
@@ -280,10 +286,35 @@ class Exchange:
         def leave() -> list[Action]:
             if entry in self.manager.table:
                 entry.moved_to = moved_to
-            return self.manager.leave(entry, final=final)
+            self.manager.leave(entry, self._todo, final=final)
+            return []
+
+        def empty() -> None:
+            self._empty(entry, final=final)
 
         self.decide(leave)
-        call_in_host_thread(entry, lambda: self._empty(entry, final=final))
+        begun = self._emptyings.get(entry)
+        if begun is None:
+            call_in_host_thread(entry, empty)
+        elif begun.host.between_callbacks():
+            empty()
+        else:
+            begun.host.ask(empty)
+
+    def hosted_by(self, host: ThreadManager) -> list[Entry]:
+        """Return the tasks of a thread; also those whose departure is not finished."""
+
+        def hosted() -> list[Entry]:
+            leaving = self.manager.departures.leaving.values()
+            entries = [
+                *self.manager.table,
+                *(entry for each in leaving for entry, _ in each),
+            ]
+            return [entry for entry in entries if entry.host is host]
+
+        begun = list(self._emptyings.items())
+        cut_off = [entry for entry, emptying in begun if emptying.host is host]
+        return [*self.query(hosted), *cut_off]
 
     def tracer(self, entry: Entry) -> Tracer | None:
         """Return the tracer for a task's messages; None if no journal records them."""
@@ -458,10 +489,13 @@ class Exchange:
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Empty the mailbox of a deregistered task, in the thread that hosts it."""
-        host: ThreadManager = entry.host
-        client: Client = entry.mailbox.client
-        emptying = Emptying(entry, final=final)
-        left = partial(emptying.report, self.manager, self.trace_sink)
+        emptying = self._emptyings.get(entry)
+        if emptying is None:
+            if entry.host is None:
+                return  # it was called twice
+            emptying = self._emptyings[entry] = Emptying(entry, final=final)
+        emptying.take()
+        left = partial(emptying.report, self.manager, self._todo, self.trace_sink)
         if self.comm is None:
             self.decide(left)
         else:
@@ -469,8 +503,10 @@ class Exchange:
             # that other processes receive these first.
             self.comm.decide(left)
             self.comm.on_room(entry)
-        self.parked_expiry.schedule(host)
+        self.parked_expiry.schedule(emptying.host)
+        client: Client = entry.mailbox.client
         client.on_deregistered()
+        self._emptyings.pop(entry, None)  # last: until then the next call continues
 
 
 def _address(messages: Sequence[Incoming], entry: Entry) -> None:

@@ -548,6 +548,10 @@ class _WaitableLink:
                     lease.leave(host.inbox)
                     host.leased = None  # last: see `ThreadManager.return_lease`
                 break
+            if lease.ended:
+                driver.check_link(fast_path.link)
+            if waits:
+                driver.act(main=host.main)
         except BaseException:
             try:
                 # First: once the lease is returned, the comm thread reads on, and the
@@ -556,11 +560,9 @@ class _WaitableLink:
                     driver.abort_link(fast_path.link)
             finally:
                 host.return_lease()
+                if driver._exchange.unfinished:
+                    driver._rounds.request_flush()  # the comm thread does it
             raise
-        if lease.ended:
-            driver.check_link(fast_path.link)
-        if waits:
-            driver.act(main=host.main)
         self._idle_waits = 0 if delivered else self._idle_waits + 1
         return not other and self._idle_waits < _IDLE_WAITS_MAX
 

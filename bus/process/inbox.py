@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Iterable, Sequence
 
+    from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.tasks.runs import InboundRun
     from bus.process.account import Account
     from bus.process.mailbox import Delivery
@@ -206,6 +207,18 @@ class Inbox:
         taken, self.items = self.items, deque()
         self._dropped = 0
         return taken
+
+    def split_locked(self, entry: Entry) -> tuple[list[Any], deque[Any]]:
+        """Return the items for one task, and all others; changes nothing."""
+        own: list[Any] = []
+        others: deque[Any] = deque()
+        for item in self.items:
+            to = getattr(item, "_to", None)  # a request is for no task
+            if to is entry:
+                own.append(item)
+            else:
+                others.append(item)
+        return own, others
 
     def _attempt_locked(self) -> deque[Any] | Pending:
         return self.take_locked() if self.items else PENDING

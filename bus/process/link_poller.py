@@ -338,7 +338,14 @@ class _DriverParker:
     def release(self) -> None:
         """Release the parker; to do so twice is harmless."""
         self.released = True
-        self._driver.call(_nothing)
+        try:
+            self._driver.call(_nothing)
+        except BaseException:
+            # An interrupt or a lack of memory. Unless this call succeeds, the next
+            # waker must find the parker taken: it wakes no other.
+            self.released = False
+            self._driver.call(_nothing)
+            raise
 
 
 def _nothing() -> None:

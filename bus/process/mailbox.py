@@ -165,10 +165,10 @@ class Client(Protocol):
         """Note the entry of the task and its new host."""
 
     def on_deregistered(self) -> None:
-        """Note that the task has deregistered."""
+        """Note that the task has deregistered; after an interrupt, once more."""
 
-    def take_unclaimed(self) -> list[Incoming]:
-        """Remove and return the commands that no callback has received yet."""
+    def unclaimed(self) -> list[Incoming]:
+        """Return the commands that no callback has received yet."""
 
     def on_unread_answer(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""

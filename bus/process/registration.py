@@ -8,7 +8,7 @@ interrupt may cut off.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bus.errors import UnknownTaskError
 from bus.model.message import Incoming
@@ -20,7 +20,7 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.kernel.tasks.actions import Action
+    from bus.kernel.tasks.actions import Action, ActionQueue
     from bus.kernel.tasks.process_manager import ProcessManager
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.tasks.runs import InboundRun
@@ -126,41 +126,77 @@ class Emptying:
     Args:
         entry: the entry of the task, which is no longer found.
         final: as in `Task.deregister`.
+
+    Attributes:
+        host: the thread.
+
+    After an interrupt the caller repeats the call.
     """
 
-    __slots__ = ("_entry", "_final", "_now", "_unread")
+    __slots__ = (
+        "_client",
+        "_counted",
+        "_entry",
+        "_final",
+        "_items",
+        "_now",
+        "_recorded",
+        "_unread",
+        "host",
+    )
 
     def __init__(self, entry: Entry, *, final: bool) -> None:
         self._entry: Final = entry
         self._final: Final = final
-        self._unread: Final = _take_unread(entry)
+        self.host: Final[ThreadManager] = entry.host
+        self._client: Final[Client] = entry.mailbox.client
         self._now: Final = _sync.monotonic()
+        self._items: Final[list[Any]] = []  # those that were unread
+        self._counted: bool = False
+        # The messages among them; None before they are determined.
+        self._unread: list[Incoming] | None = None
+        self._recorded: bool = False
+
+    def take(self) -> None:
+        """Remove the task from its thread, with its unread items."""
+        entry, client = self._entry, self._client
+        if entry.host is not None:
+            self.host.remove(entry, None, Mailbox(client), self._items)
+        if self._unread is None:
+            items = [*client.unclaimed(), *self._items]
+            if not self._counted:
+                self._counted = True  # first: no account counts a message twice
+                self._count(items)
+            unread = [
+                each for each in items if type(each) is Incoming and not each._dropped
+            ]
+            for each in unread:
+                each.gap = 0  # the gap concerned this receiver alone
+            self._unread = unread
+        self.host.inbox.wake_senders()
+
+    def _count(self, items: list[Any]) -> None:
+        lock = self.host.inbox.lock
+        for item in items:
+            if type(item) is Incoming and item._account.extract(item, lock):
+                item._account.returned += 1
+            elif type(item) is Answer:
+                self._client.on_unread_answer(item)
 
     def report(
-        self, manager: ProcessManager, trace_sink: TraceSink | None
+        self,
+        manager: ProcessManager,
+        todo: ActionQueue,
+        trace_sink: TraceSink | None,
     ) -> list[Action]:
-        """Report the unread messages to the manager; return the actions that follow."""
-        entry = self._entry
-        actions = manager.on_emptied(entry, self._unread, self._now, final=self._final)
-        if trace_sink is not None:
+        """Report the unread messages to the manager; called under the lock."""
+        entry, unread = self._entry, self._unread
+        assert unread is not None
+        manager.on_emptied(entry, unread, self._now, todo, final=self._final)
+        if trace_sink is not None and not self._recorded:
+            self._recorded = True
             trace_sink.on_deregistered(entry.id.number)
-        return actions
-
-
-def _take_unread(entry: Entry) -> list[Incoming]:
-    """Remove a task from its host; return its unread messages, in order."""
-    host: ThreadManager = entry.host
-    client = entry.mailbox.client
-    unread = []
-    for item in [*client.take_unclaimed(), *host.remove(entry, None, Mailbox(client))]:
-        if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
-            item._account.returned += 1
-            item.gap = 0  # the gap concerned this receiver alone
-            unread.append(item)
-        elif type(item) is Answer:
-            client.on_unread_answer(item)
-    host.inbox.wake_senders()
-    return unread
+        return []
 
 
 T = TypeVar("T")
@@ -271,5 +307,7 @@ class RegistrationAttempt:
     def undo(self, entry: Entry) -> list[Action]:
         """Remove the entry of the task from the table."""
         if self._queued:
-            return self._manager.leave(entry)
-        return self._manager.undo(entry, _sync.monotonic())
+            self._manager.leave(entry, self._todo)
+        else:
+            self._manager.undo(entry, _sync.monotonic(), self._todo)
+        return []

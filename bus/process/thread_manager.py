@@ -90,7 +90,7 @@ def _hand_over(entry: Entry, to: ThreadManager) -> None:
 
     try:
         if to.expect(new):
-            unread.extend(host.remove(entry, to, new))
+            host.remove(entry, to, new, unread)
             to.ask(opens)
     except BaseException:
         # An interrupt: the other thread must not wait for a task that never comes.
@@ -273,8 +273,12 @@ class ThreadManager:
             self.ask(lambda: self.call_at(deadline, due))
 
     def stop(self, until: float) -> None:
-        """Make `run` return when nothing is left to do, at ``until`` at the latest."""
-        self.ask(lambda: self._stop(until))
+        """Make `run` return when nothing is left to do, at ``until`` at the latest.
+
+        If an interrupt has lost the request of an earlier call, this one counts.
+        """
+        if self._stop_at is None:
+            self.ask(lambda: self._stop(until))
 
     # Called in the thread itself.
 
@@ -400,30 +404,42 @@ class ThreadManager:
         while mailbox.deferred:
             mailbox.deferred.pop(0)()
 
-    def remove(self, entry: Entry, to: ThreadManager | None, new: Mailbox) -> list[Any]:
-        """Remove a task, set its new host, and return its unread items.
+    def remove(
+        self,
+        entry: Entry,
+        to: ThreadManager | None,
+        new: Mailbox,
+        unread: list[Any],
+    ) -> None:
+        """Remove a task, set its new host, and put its unread items into ``unread``.
 
-        The inbox is drained in the same step. A later sender finds the task at its new
-        host, or nowhere. So every returned item was posted before the change.
+        Its items leave the inbox in the same step. A later sender finds the task at its
+        new host, or nowhere. So every item was posted before the change.
         """
         assert self.is_owner()
         old: Mailbox = entry.mailbox
+        order = object()
         with self.inbox.lock:
-            items = self.inbox.take_locked()
+            own, others = self.inbox.split_locked(entry)
+            items = [*(old.items or ()), *own]
+            # No call between these lines: an interrupt finds all changes or none. The
+            # mailbox may stay in the run queue, empty (I1 of `Scheduler`).
+            unread += items
+            old.items = None
+            self.inbox.items = others
             entry.mailbox, entry.host = new, to
             if to is None:
-                entry.order = object()  # ends its send batches: a later send raises
+                entry.order = order  # ends its send batches: a later send raises
             self.inbox.room.wake_all()  # blocked senders look up the new host
-        strays = self._distribute(items)
         if old.ready:
             self._ready.remove(old)
-        unread: list[Any] = []
-        for item in [*(old.items or ()), *strays]:
+        single: list[Any] = []
+        for item in items:
             if type(item) is InboundRun:
-                unread += item._account.rest_of(item, self.inbox.lock)
+                single += item._account.rest_of(item, self.inbox.lock)
             else:
-                unread.append(item)
-        return unread
+                single.append(item)
+        unread[:] = single
 
     def _post_inside(self, message: Delivery) -> Admission:
         """Post an item in the thread itself, without the inbox's lock or a wake-up.
@@ -490,7 +506,13 @@ class ThreadManager:
                 raise
             assert not strays
         while self._requests:
-            self._requests.popleft().run()
+            try:
+                self._requests[0].run()
+            except Exception:
+                del self._requests[0]
+                raise
+            # Not before: after an interrupt the next call runs the request again.
+            del self._requests[0]
 
     def _await(self, deadline: float | None) -> deque[Any]:
         """Wait for posted items and return them; return none at the deadline."""
@@ -514,8 +536,9 @@ class ThreadManager:
     def _distribute(self, items: deque[Any]) -> list[Any]:
         """Move items into the mailboxes; return those whose task has left.
 
-        This is the second check of the host (BUS-ROUTE-3). Only a task that `remove`
-        is removing can have left. Requests run later, since they may move tasks.
+        This is the second check of the host (BUS-ROUTE-3). There should be none, since
+        `remove` takes the items of its task along. Requests run later, since they may
+        move tasks.
         """
         strays = []
         while items:
@@ -530,4 +553,5 @@ class ThreadManager:
         return strays
 
     def _stop(self, until: float) -> None:
-        self._stop_at = until
+        if self._stop_at is None:
+            self._stop_at = until

@@ -138,6 +138,57 @@ def test_an_interrupted_subscription_lets_no_notifier_wait_on(place: str) -> Non
         threads.start(run).result(LIMIT_S)
 
 
+@clause("BUS-MSG-5", "BUS-DEREG-10", "BUS-MSG-19")
+@pytest.mark.parametrize(
+    "place",
+    ["alone", *(pytest.param(each, marks=pytest.mark.deep) for each in BESIDE)],
+)
+def test_the_next_cancel_completes_an_interrupted_one(place: str) -> None:
+    """No notifier counts the subscriber any more; the next subscription is as usual.
+
+    place: of the process, on its bus.
+    """
+
+    def strikes(bus: Bus, other: Bus) -> None:
+        news = other.register("news", thread=other.here())
+        reader = bus.register("reader", thread=bus.here())
+
+        def has_subscriber() -> bool:
+            return news.wait_for_subscribers(timeout=0)
+
+        def case(interrupted: Blow) -> None:
+            subscription = reader.subscribe("news", print)
+            watch = reader.watch("news", print)
+            until(has_subscriber, "it subscribes")
+
+            def cancel() -> None:
+                subscription.cancel()
+                watch.cancel()
+
+            interrupted(cancel)
+
+            cancel()
+            until(lambda: not has_subscriber(), "it subscribes no more")
+            for each in (bus, other):
+                local = subscriptions_of(each._exchange.manager)
+                assert local.subscriptions.all() == local.watches.all() == []
+            assert not reader._receiver.interests
+
+        everywhere(case, packages=(package,))
+
+    def run() -> None:
+        with memory_bus(process="first", config=PATIENT) as first:
+            if place == "alone":
+                strikes(first, first)
+                return
+            with memory_bus(process="second", beside=first, config=PATIENT) as second:
+                one, other = (first, second) if place == "master" else (second, first)
+                strikes(one, other)
+
+    with Threads() as threads:
+        threads.start(run).result(LIMIT_S)
+
+
 @clause("BUS-MSG-18", "BUS-MSG-19")
 def test_an_interrupt_loses_no_confirmation() -> None:
     """The thread that is interrupted may perform it for another one that waits."""

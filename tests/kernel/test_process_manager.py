@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
+import bus as package
 from bus.errors import (
     AddresseeGoneError,
     BusFullError,
@@ -22,8 +23,13 @@ from bus.model.address import Address
 from bus.model.message import Incoming, Kind, Presence
 from bus.model.registration import Visibility
 from bus.model.specification import Specification
+from bus.process.registration import undoable
 from specs.clauses import clause
 from tests.kit.messages import new_message
+from tests.strikes import everywhere
+
+if TYPE_CHECKING:
+    from tests.strikes import Blow
 
 RESOLVE_S = 5.0
 NOW = 100.0
@@ -66,6 +72,20 @@ def given_up(of: ProcessManager, now: float) -> list[object]:
     return payloads(action.message for action in expire(of, now))
 
 
+def leave(of: ProcessManager, entry: Entry) -> list[Any]:
+    actions: list[Any] = []
+    of.leave(entry, actions)
+    return actions
+
+
+def emptied(
+    of: ProcessManager, entry: Entry, unread: list[Incoming], now: float, *, final: bool
+) -> list[Any]:
+    actions: list[Any] = []
+    of.on_emptied(entry, unread, now, actions, final=final)
+    return actions
+
+
 def expire(of: ProcessManager, now: float) -> list[Any]:
     actions: list[Any] = []
     of.expire(now, actions)
@@ -85,7 +105,7 @@ def test_a_name_is_found_from_its_registration_to_its_departure() -> None:
     assert one.table.find("p") is None
     assert entry.address == Address("c", machine="here", bus="bus1")
     assert actions == [Open(entry, ())]
-    one.leave(entry)
+    leave(one, entry)
     assert one.table.find("c") is None
 
 
@@ -94,14 +114,14 @@ def test_a_name_is_free_as_soon_as_its_task_leaves() -> None:
     """Each registration has its own id; the end of an older one touches no other."""
     one = manager()
     first, _ = register(one, "c")
-    one.leave(first)
+    leave(one, first)
     second, actions = register(one, "c")
 
     assert second.id != first.id
     assert actions == []  # not opened before the first is emptied
-    assert one.on_emptied(first, [], NOW, final=False) == [Open(second, ())]
+    assert emptied(one, first, [], NOW, final=False) == [Open(second, ())]
     assert one.table.find("c") is second
-    assert one.leave(first) == []
+    assert leave(one, first) == []
     assert one.table.find("c") is second
 
 
@@ -113,8 +133,8 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
         entry, _ = register(one, "c")
         subscriptions_of(one).subscribe(Asked(entry, Specification.parse("**")))
         subscriptions_of(one).watch(Asked(entry, Specification.parse("a/*")))
-        one.leave(entry)
-        one.on_emptied(entry, [], NOW, final=False)
+        leave(one, entry)
+        emptied(one, entry, [], NOW, final=False)
 
     assert len(one.table) == 0
     assert one.table.named("c") is None
@@ -122,6 +142,77 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
     assert not one.departures.unopened
     assert subscriptions_of(one).subscriptions.matching("c") == []
     assert subscriptions_of(one).watches.matching("a/b") == []
+
+
+@clause("BUS-DEREG-1", "BUS-DEREG-10")
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_next_call_completes_an_interrupted_departure(*, opened: bool) -> None:
+    """Each action is queued once, and each name is left once.
+
+    opened: False if the task waits for an earlier one to be emptied.
+    """
+
+    def case(interrupted: Blow) -> None:
+        one, actions = manager(), list[Any]()
+        first, _ = register(one, "c")
+        watcher, _ = register(one, "w")
+        subscriptions_of(one).watch(Asked(watcher, Specification.parse("c")))
+        leave(one, first)
+        if opened:
+            emptied(one, first, [], NOW, final=False)
+        one.park("c", command("c", 1), NOW)
+        second, _ = register(one, "c")
+        subscriptions_of(one).subscribe(Asked(second, Specification.parse("w")))
+
+        interrupted(lambda: one.leave(second, actions))
+
+        one.leave(second, actions)
+        one.leave(second, actions)
+        reports = [each for each in actions if isinstance(each, PresenceReport)]
+        assert [each.presence.here for each in reports] == [False]
+        assert actions.count(Open(second, ())) == (not opened)
+        assert watcher.audience == ()
+        assert subscriptions_of(one).subscriptions.all() == []
+        third, _ = register(one, "c")
+        if not opened:
+            assert emptied(one, first, [], NOW, final=False) == []
+        [opening] = emptied(one, second, [command("c", 2)], NOW, final=False)
+        assert payloads(opening.messages) == ([2] if opened else [1, 2])
+        assert opening.entry is third
+
+    everywhere(case, packages=(package,))
+
+
+@clause("BUS-DEREG-8")
+@pytest.mark.parametrize("final", [False, True])
+def test_an_interrupt_loses_and_doubles_no_message_of_a_departed_task(
+    *, final: bool
+) -> None:
+    """The messages wait for the next task, or fail if the task has left for good."""
+
+    def case(interrupted: Blow) -> None:
+        one, actions = manager(), list[Any]()
+        first, _ = register(one, "c")
+        leave(one, first)
+        one.park("c", command("c", 3), NOW)
+        second, _ = register(one, "c")
+        unread = [command("c", 1), command("c", 2)]
+
+        def empty() -> None:
+            one.on_emptied(first, unread, NOW, actions, final=final)
+
+        interrupted(lambda: undoable(one, empty))
+
+        undoable(one, empty)
+        undoable(one, empty)
+        fails = [each.message for each in actions if isinstance(each, Fail)]
+        assert payloads(fails) == ([1, 2] if final else [])
+        [opening] = [each for each in actions if isinstance(each, Open)]
+        assert opening.entry is second
+        assert payloads(opening.messages) == ([3] if final else [1, 2, 3])
+        assert len(one.parked) == 0
+
+    everywhere(case, packages=(package,))
 
 
 def test_park_returns_the_route_that_was_registered_meanwhile() -> None:
@@ -138,17 +229,15 @@ def test_unread_messages_precede_messages_sent_since() -> None:
     """With several former holders of the name: in the order of their registrations."""
     one = manager()
     first, _ = register(one, "c")
-    one.leave(first)
+    leave(one, first)
     second, _ = register(one, "c")
-    one.leave(second)
+    leave(one, second)
     third, actions = register(one, "c")
     assert actions == []
 
-    assert one.on_emptied(second, [command("c", 3)], NOW, final=False) == []
+    assert emptied(one, second, [command("c", 3)], NOW, final=False) == []
     opened: list[Any] = []
-    opened += one.on_emptied(
-        first, [command("c", 1), command("c", 2)], NOW, final=False
-    )
+    opened += emptied(one, first, [command("c", 1), command("c", 2)], NOW, final=False)
 
     assert [(each.entry, payloads(each.messages)) for each in opened] == [
         (third, [1, 2, 3])
@@ -161,14 +250,14 @@ def test_a_task_that_leaves_unopened_returns_messages_behind_older_ones() -> Non
     """Otherwise the unread messages would come back before older ones."""
     one = manager()
     first, _ = register(one, "c")
-    one.leave(first)
+    leave(one, first)
     one.park("c", command("c", 2), NOW)
     second, _ = register(one, "c")
 
-    opened = [each for each in one.leave(second) if isinstance(each, Open)]
+    opened = [each for each in leave(one, second) if isinstance(each, Open)]
     one.park("c", command("c", 4), NOW)
-    one.on_emptied(first, [], NOW, final=False)
-    one.on_emptied(second, [command("c", 3)], NOW, final=False)
+    emptied(one, first, [], NOW, final=False)
+    emptied(one, second, [command("c", 3)], NOW, final=False)
 
     assert [payloads(each.messages) for each in opened] == [[]]
     assert [each.message.payload for each in one.parked.of("c")] == [2, 3, 4]
@@ -179,7 +268,7 @@ def test_a_task_that_leaves_unopened_leaves_others_of_its_name_waiting() -> None
     """A task of another process may have the name of a private one."""
     one = manager()
     first, _ = register(one, "c")
-    one.leave(first)
+    leave(one, first)
     private, _ = register(one, "c", private=True)
     relay = Entry(
         id=one.new_id(),
@@ -192,10 +281,10 @@ def test_a_task_that_leaves_unopened_leaves_others_of_its_name_waiting() -> None
     )
     assert one.add_relay(relay) == []
 
-    assert one.leave(private) == [Open(private, ())]
+    assert leave(one, private) == [Open(private, ())]
 
-    assert one.on_emptied(private, [], NOW, final=False) == []
-    assert one.on_emptied(first, [], NOW, final=False) == [Open(relay, ())]
+    assert emptied(one, private, [], NOW, final=False) == []
+    assert emptied(one, first, [], NOW, final=False) == [Open(relay, ())]
 
 
 @clause("BUS-DEREG-8")
@@ -203,9 +292,9 @@ def test_unread_messages_are_parked_while_no_task_holds_the_name() -> None:
     """In front of the messages parked since, for the full resolve timeout."""
     one = manager()
     first, _ = register(one, "c")
-    one.leave(first)
+    leave(one, first)
     one.park("c", command("c", 2), NOW)
-    one.on_emptied(first, [command("c", 1)], NOW + 1, final=False)
+    emptied(one, first, [command("c", 1)], NOW + 1, final=False)
 
     assert given_up(one, NOW + RESOLVE_S) == [2]
     assert given_up(one, NOW + RESOLVE_S + 1) == [1]
@@ -243,15 +332,15 @@ def test_unread_messages_return_in_the_order_in_which_their_tasks_left(
     """Whichever is emptied first; in front of the messages parked since."""
     lists = manager()
     first, _ = register(lists, "t")
-    lists.leave(first)  # emptied later
+    leave(lists, first)  # emptied later
     second, _ = register(lists, "t")
-    lists.leave(second)
+    leave(lists, second)
     lists.park("t", command("t", 5), NOW)
 
     for number in order:
         entry = (first, second)[number - 1]
         unread = [command("t", 2 * number - 1), command("t", 2 * number)]
-        lists.on_emptied(entry, unread, NOW, final=False)
+        emptied(lists, entry, unread, NOW, final=False)
 
     _, actions = register(lists, "t")
     assert isinstance(actions[0], Open)
@@ -266,16 +355,16 @@ def test_messages_parked_between_two_departures_stay_between_their_messages(
     """Messages parked between them precede those posted to the second task."""
     lists = manager()
     first, _ = register(lists, "t")
-    lists.leave(first)  # emptied later
+    leave(lists, first)  # emptied later
     lists.park("t", command("t", 3), NOW)
     second, _ = register(lists, "t")  # not opened before the first is emptied
-    lists.leave(second)
+    leave(lists, second)
     lists.park("t", command("t", 6), NOW)
 
     for number in order:
         entry, unread = ((first, (1, 2)), (second, (4, 5)))[number - 1]
         messages = [command("t", each) for each in unread]
-        lists.on_emptied(entry, messages, NOW, final=False)
+        emptied(lists, entry, messages, NOW, final=False)
 
     _, actions = register(lists, "t")
     assert isinstance(actions[0], Open)
@@ -286,9 +375,9 @@ def test_messages_parked_between_two_departures_stay_between_their_messages(
 def test_each_of_many_messages_that_a_departed_task_returns_expires() -> None:
     one = manager()
     entry, _ = register(one, "c")
-    one.leave(entry)
+    leave(one, entry)
     unread = [command("c", number) for number in range(200)]
-    one.on_emptied(entry, unread, NOW, final=False)
+    emptied(one, entry, unread, NOW, final=False)
 
     assert given_up(one, NOW + RESOLVE_S) == [*range(200)]
     assert len(one.parked) == 0
@@ -331,11 +420,11 @@ def test_unread_commands_fail_if_their_task_deregisters_for_good(private: bool) 
     """Only commands: no error is reported for an unread notification."""
     one = manager()
     entry, _ = register(one, "c", private=private)
-    one.leave(entry)
+    leave(one, entry)
     lost = command("c", 1)
     notification = new_message(2, kind=Kind.NOTIFICATION)
 
-    (failed,) = one.on_emptied(entry, [lost, notification], NOW, final=not private)
+    (failed,) = emptied(one, entry, [lost, notification], NOW, final=not private)
 
     assert isinstance(failed, Fail)
     assert failed.message is lost
@@ -375,8 +464,8 @@ def test_a_subscriber_receives_from_notifiers_that_register_later_or_again() -> 
         news, _ = register(one, "news/x")
         received = [(each.entry, each.subscriptions) for each in news.audience]
         assert received == [(b, (pattern, again)), (a, (plain,))]
-        one.leave(news)
-        one.on_emptied(news, [], NOW, final=False)
+        leave(one, news)
+        emptied(one, news, [], NOW, final=False)
 
 
 @clause("BUS-MSG-5", "BUS-DEREG-10")
@@ -396,7 +485,7 @@ def test_a_subscriber_that_unsubscribes_or_deregisters_receives_no_more() -> Non
     assert subscriptions_of(one).unsubscribe(mine)
     assert not subscriptions_of(one).unsubscribe(mine)
     assert [each.entry for each in news.audience] == [b]
-    one.leave(b)
+    leave(one, b)
     assert news.audience == ()
 
 
@@ -418,7 +507,7 @@ def test_a_watcher_is_notified_of_present_new_and_departed_tasks() -> None:
     other, actions = register(one, "x/2")
     assert reports(actions) == [("x/2", True)]
     assert reports(register(one, "x/3", private=True)[1]) == []
-    assert reports(one.leave(here)) == [("x/1", False)]
+    assert reports(leave(one, here)) == [("x/1", False)]
     assert subscriptions_of(one).unwatch(watch)
     assert not subscriptions_of(one).unwatch(watch)
-    assert reports(one.leave(other)) == []
+    assert reports(leave(one, other)) == []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus as package
 from bus.errors import WireError
 from bus.kernel.peer.session import Session
 from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement
@@ -14,6 +15,10 @@ from bus.model.config import BusConfig
 from specs.clauses import clause
 from tests.kernel.sessions import link_up, new_alarm, opening, outbound_run
 from tests.kit.constants import set_constants
+from tests.strikes import everywhere
+
+if TYPE_CHECKING:
+    from tests.strikes import Blow
 
 CONFIG = BusConfig(window=4)
 NOW = 100.0
@@ -64,6 +69,25 @@ def test_a_session_holds_back_all_frames_until_the_peer_opens_its_stream() -> No
 
     assert one.room == 8
     assert said(one.flush(NOW)) == [1]
+
+
+@clause("BUS-RELAY-10")
+def test_an_interrupted_control_frame_is_sent_and_counted_or_neither() -> None:
+    """The peer counts the frames, and acknowledges their number."""
+
+    def case(interrupted: Blow) -> None:
+        one = session()
+        link_up(one)
+
+        interrupted(lambda: one.send_control(gone(1)))
+
+        one.send_control(gone(2))
+        sent = said(one.flush(NOW))
+        assert sent in ([2], [1, 2])
+        assert one.backlog == len(sent)
+        assert one.is_unrelay_pending(1) is (1 in sent)
+
+    everywhere(case, packages=(package,))
 
 
 @clause("BUS-MOVE-8", "AMO-19")

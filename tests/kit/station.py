@@ -96,7 +96,7 @@ class Clerk:
     def on_deregistered(self) -> None:
         self.left = True
 
-    def take_unclaimed(self) -> list[Incoming]:
+    def unclaimed(self) -> list[Incoming]:
         return []
 
     def try_deliver_directly(self, answer: Any, *, here: bool = False) -> bool:

@@ -99,6 +99,9 @@ class _LinkPool:
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
 
+    def abort(self, link: int) -> None:
+        self._calls.append(f"abort {link}")
+
     def mark_ready(self, link: int) -> None:
         self._calls.append(f"stir {link}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from bus.kernel.wire import FrameType
 from bus.process.exchange import FastDelivery
-from bus.process.fast_path_driver import _WaitableLink
+from bus.process.fast_path_driver import FastPathDriver, _WaitableLink
 from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
@@ -90,6 +91,29 @@ def test_work_that_an_interruptible_thread_leaves_is_done_at_once(
     alone.wait(b"+1", b"+2")
 
     assert ("request_flush" in alone.calls) is more
+
+
+@clause("QB-ERR-9", "BUS-CHAN-7")
+@pytest.mark.parametrize("where", ["receive", "act"])
+def test_the_comm_thread_does_what_an_interrupted_thread_leaves(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """where: the step that is interrupted, with an action queued."""
+    alone = Alone()
+    alone.host.main = alone.exchange.unfinished = True
+    step = getattr(FastPathDriver, where)
+
+    def interrupted(*arguments: Any, **named: Any) -> None:
+        if where == "receive":
+            step(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FastPathDriver, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        alone.wait(b"+1")
+
+    assert alone.todo == deque([b"+1"])
+    assert "request_flush" in alone.calls
 
 
 @clause("BUS-CHAN-5")

@@ -70,6 +70,37 @@ def test_a_wake_up_for_nothing_does_not_cost_the_next_one() -> None:
     assert driver.woken == 2
 
 
+@clause("BUS-ROUTE-4", "QB-ERR-9")
+@pytest.mark.parametrize("calls", [1, 2])
+def test_an_interrupted_wake_up_is_made_by_the_same_call_or_by_the_next(
+    calls: int,
+) -> None:
+    """calls: how many calls of the driver end in an error."""
+    inbox, left = Inbox(), [calls]
+    driver = Driver()
+    call = driver.call
+
+    def interrupted(function: Callable[[], object]) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise KeyboardInterrupt
+        call(function)
+
+    def push() -> None:
+        driver.call = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            inbox.push("first")
+        assert driver.woken == 2 - calls
+        inbox.push("second")
+
+    driver._polls[:] = [push]
+
+    sleep(driver, inbox)
+
+    assert driver.woken >= 1
+    assert list(inbox.items) == ["first", "second"]
+
+
 def test_sockets_are_looked_at_though_there_is_something_to_do() -> None:
     inbox = Inbox()
     inbox.push("item")

@@ -100,9 +100,11 @@ class Performer:
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):
                 process.sought(map(_read, messages))
-                return process.manager.on_emptied(
-                    entry, messages, world.now, final=final
+                actions: list[Action] = []
+                process.manager.on_emptied(
+                    entry, list(messages), world.now, actions, final=final
                 )
+                return actions
             case Dial(key, kind, addresses):
                 world.network.dial(process, kind, key, addresses[0])
             case HangUp(link):

@@ -268,13 +268,15 @@ class SimProcess:
 
     def leave(self, task: SimTask, *, final: bool) -> list[Action]:
         """Let a task leave; return the actions that follow."""
-        actions = self.manager.leave(task.entry, final=final)
+        actions: list[Action] = []
+        self.manager.leave(task.entry, actions, final=final)
         self.do(actions)  # the actions may open the task
         del self.tasks[task.name]
         unread = list(task.items)
         self.sought(each for each in unread if each.kind is Kind.COMMAND)
-        actions = self.manager.on_emptied(
-            task.entry, unread, self.world.now, final=final
+        actions = []
+        self.manager.on_emptied(
+            task.entry, unread, self.world.now, actions, final=final
         )
         if self.trace_sink is not None:
             self.trace_sink.on_deregistered(task.id.number)

@@ -104,7 +104,7 @@ def _asker_leaves(talk: Dialogue) -> None:
 
 def _asker_is_leaving(talk: Dialogue) -> None:
     """It is not found any more, but its thread has not emptied its mailbox yet."""
-    talk.near.manager.leave(talk.asker.entry, final=False)
+    talk.near.manager.leave(talk.asker.entry, [], final=False)
     talk.near.remote.flush(talk.stage.world.now)  # withdraws the right to send
 
 

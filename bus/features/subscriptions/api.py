@@ -98,11 +98,12 @@ class Subscription(Uncopyable):
         host = self._entry.host
         if host is not None and host.scheduler.running and not host.inbox.items:
             host.ask(_nothing)  # work, for which the thread stops reading a run
-        _interests_of(self._entry).pop(self, None)
         manager = self._exchange.manager
         self._exchange.decide_remote(
             lambda: subscriptions_of(manager).unsubscribe(self)
         )
+        # After that: until then the departure of the task repeats an interrupted call.
+        _interests_of(self._entry).pop(self, None)
         if self._then is not None:
             self._then()
 
@@ -155,9 +156,9 @@ class Watch(Uncopyable):
     def cancel(self) -> None:
         """End the watch; idempotent."""
         self.active = False
-        _interests_of(self._entry).pop(self, None)
         manager = self._exchange.manager
         self._exchange.decide_remote(lambda: subscriptions_of(manager).unwatch(self))
+        _interests_of(self._entry).pop(self, None)  # last: as for a subscription
 
     def _start(self) -> None:
         """Begin the watch; see `_begin`."""

@@ -85,7 +85,7 @@ class SpecificationTrie(Generic[T]):
     def add(self, specification: Specification, value: T) -> None:
         """Add a value; one that this specification holds already keeps its place."""
         values = self._held.get(specification)
-        if values is None:
+        if not values:  # or an interrupt has ended a call that removed the last one
             values = {}
             node = self._root
             for segment in specification.segments:
@@ -102,23 +102,30 @@ class SpecificationTrie(Generic[T]):
             values[value] = self._added
 
     def discard(self, specification: Specification, value: T) -> None:
-        """Remove a value of a specification, if it is held."""
+        """Remove a value of a specification, if it is held.
+
+        After an interrupt the next call continues.
+        """
         values = self._held.get(specification)
         if values is None:
             return
         values.pop(value, None)
         if values:
             return
-        del self._held[specification]
         way = [self._root]
         for segment in specification.segments:
-            way.append(way[-1].onward[segment])
-        del way[-1].held[specification]
-        for segment in reversed(specification.segments):
+            child = way[-1].onward.get(segment)
+            if child is None:
+                break  # an interrupted call has removed the rest
+            way.append(child)
+        else:
+            way[-1].held.pop(specification, None)
+        while len(way) > 1:
             node = way.pop()
             if node.held or node.onward:
-                return
-            del way[-1].onward[segment]
+                break
+            del way[-1].onward[specification.segments[len(way) - 1]]
+        del self._held[specification]  # last: until then the next call continues
 
     def matching(self, name: str) -> list[T]:
         """Return the values of all specifications that match ``name``, as added.
@@ -217,21 +224,36 @@ class Interests(Generic[Asked]):
         """Return the interests of tasks that are not of this bus."""
         return [each for each in self.all() if each._entry.address.bus != bus]
 
+    def __contains__(self, interest: Asked) -> bool:
+        """Return True until `forget`."""
+        return interest in self._by_task.get(interest._entry, ())
+
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""
-        own = self._by_task.get(interest._entry, {})
-        if interest not in own:
+        if interest not in self:
             return False
+        self.withdraw(interest)
+        self.forget(interest)
+        return True
+
+    def withdraw(self, interest: Asked) -> None:
+        """Let no name match an interest any more; it stays in the list of its task."""
         machine = self.machine_of(interest)
         trie = self._tries.get(machine)
         if trie is not None:
             trie.discard(interest.specification, interest)
             if trie.is_empty:
                 del self._tries[machine]
-        del own[interest]
-        if not own:
+
+    def forget(self, interest: Asked) -> None:
+        """Remove an interest from the list of its task."""
+        own = self._by_task[interest._entry]
+        last = len(own) == 1
+        # No call between these lines.
+        if last:
             del self._by_task[interest._entry]
-        return True
+        else:
+            del own[interest]
 
     def of(self, entry: Entry) -> list[Asked]:
         """Return the interests of a task, in order of addition."""

@@ -176,12 +176,17 @@ class LocalSubscriptions:
         return len(entry.audience) + remote
 
     def unsubscribe(self, subscription: Interest) -> bool:
-        """End a subscription; False if it had ended."""
-        known = self.subscriptions.discard(subscription)
+        """End a subscription; False if it had ended.
+
+        After an interrupt the next call continues.
+        """
+        known = subscription in self.subscriptions
         if known:
+            self.subscriptions.withdraw(subscription)
             self._review_audiences(subscription)
             if self.remote is not None:
                 self.remote.on_ended(subscription, presence=False)
+            self.subscriptions.forget(subscription)  # last: see the docstring
         return known
 
     def watch(self, watch: Interest) -> list[Action]:
@@ -198,12 +203,17 @@ class LocalSubscriptions:
         ]
 
     def unwatch(self, watch: Interest) -> bool:
-        """End a watch; False if it had ended."""
-        known = self.watches.discard(watch)
+        """End a watch; False if it had ended.
+
+        After an interrupt the next call continues.
+        """
+        known = watch in self.watches
         if known:
+            self.watches.withdraw(watch)
             self.remote_tasks.on_unwatched(watch)
             if self.remote is not None:
                 self.remote.on_ended(watch, presence=True)
+            self.watches.forget(watch)  # last: see the docstring
         return known
 
     def _review_audiences(self, subscription: Interest) -> None:

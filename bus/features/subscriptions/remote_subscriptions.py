@@ -174,12 +174,14 @@ class RemoteSubscriptions:
         pattern = interest.specification.pattern
         if interests.matching_exactly(machine, pattern):
             return
-        request = self.own.pop((machine, pattern, presence), None)
+        request = self.own.get((machine, pattern, presence))
         if request is not None:
             self.ledger.end(request)
             self._confirmations.forget(request.frame.id)
             if not presence:
                 self._remote.idle_relays.on_unsubscribed(machine, pattern)
+            # Last: after an interrupt the call is repeated.
+            del self.own[machine, pattern, presence]
 
     def on_registered(self, task: Entry, now: float) -> list[Action]:
         """Answer the requests of other processes that match a new task."""

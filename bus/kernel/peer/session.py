@@ -209,12 +209,17 @@ class Session:
 
     def send_control(self, frame: ControlFrame) -> None:
         """Send a control frame now, or as soon as there is a link."""
-        self._controls.append((self.outgoing.next, frame))
+        record = (self.outgoing.next, frame)
+        unrelay = frame if isinstance(frame, Unrelay) else None
+        unrelays = 0 if unrelay is None else self._unrelays[unrelay.relay]
+        # No call between these lines: an interrupt finds the frame everywhere, or
+        # nowhere. The peer counts the frames, so none may be missing on this link.
+        self._controls += (record,)
         self._controls_sent += 1
-        if isinstance(frame, Unrelay):
-            self._unrelays[frame.relay] += 1
+        if unrelay is not None:
+            self._unrelays[unrelay.relay] = unrelays + 1
         if self.ready and self._held is None:
-            self._outbox.append(frame)
+            self._outbox += (frame,)
 
     def send(self, to: int, outbound_runs: Sequence[OutboundRun]) -> list[int]:
         """Send message runs to a relay number; there must be room for all of them.

@@ -225,13 +225,13 @@ class Requests(Generic[Asked]):
         """Drop a request, and cancel it at the peers that it was forwarded to."""
         if request.frame.id not in self._by_id:
             return  # an interrupt has ended the decision that was to keep it
-        self._forget(request.frame.id)
         frame: Search | Subscribe = request.frame
         ends = Cancel if isinstance(frame, Search) else Unsubscribe
-        for way in request.forwarded_to.values():
+        for key, way in list(request.forwarded_to.items()):
             if way is not answered_by:
                 way.session.send_control(ends(id=frame.id))
-        request.forwarded_to.clear()
+            del request.forwarded_to[key]
+        self._forget(frame.id)  # last: after an interrupt the call is repeated
 
     def lose(
         self, peer: Peer, heir: Callable[[Request[Asked]], Peer | None] = lambda _: None

@@ -7,7 +7,6 @@ grow with the number of others.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
@@ -149,23 +148,29 @@ class ParkedList:
             self.parked += 1
             queue[message] = parked
 
-    def prepend(self, name: str, messages: Sequence[Parked]) -> None:
+    def prepend(
+        self, name: str, messages: Sequence[Parked], unread: list[Incoming]
+    ) -> None:
         """Put back messages of one turn, in order, before all messages of later turns.
 
         The bounds do not apply, since these messages were accepted once (BUS-DEREG-4).
         The holder that departed first may return its messages last.
+
+        unread: where the messages come from; emptied in the same step.
         """
-        if messages:
-            self._add_deadlines(name, messages)
-            queue = self._by_name.setdefault(name, OrderedDict())
-            turn = messages[0].turn
-            earlier = list(
-                itertools.takewhile(lambda each: each.turn <= turn, queue.values())
-            )
-            for each in reversed([*earlier, *messages]):
-                queue[each.message] = each
-                queue.move_to_end(each.message, last=False)
-            self.parked += len(messages)
+        if not messages:
+            del unread[:]
+            return
+        self._add_deadlines(name, messages)
+        waiting = [*self.of(name)]
+        turn, count = messages[0].turn, len(messages)
+        at = sum(each.turn <= turn for each in waiting)
+        waiting[at:at] = messages
+        queue = OrderedDict((each.message, each) for each in waiting)
+        # No call between these lines: an interrupt finds all changes or none.
+        self.parked += count
+        self._by_name[name] = queue
+        del unread[:]
 
     def date(self, name: str, turn: float) -> None:
         """Assign a turn to the messages of a name that have none yet.

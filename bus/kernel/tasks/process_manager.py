@@ -26,7 +26,7 @@ from bus.model.message import Incoming, Kind
 from bus.model.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from bus.kernel.tasks.actions import ActionQueue
     from bus.kernel.tasks.remote import Audiences, Remote
@@ -46,14 +46,22 @@ class Departures:
             of another process that is announced again may appear twice.
         unopened: by name, the entries that wait.
 
+    Args:
+        parked: the messages that wait for names.
+
     Invariant: a name in ``unopened`` is in ``leaving``.
+
+    An interrupt may end a departure between any two of its steps. The one that follows
+    repeats these, until `conclude` and `end` publish the outcome in one step each.
     """
 
-    __slots__ = ("_turns", "leaving", "unopened")
+    __slots__ = ("_begun", "_parked", "_turns", "leaving", "unopened")
 
-    def __init__(self) -> None:
+    def __init__(self, parked: ParkedList) -> None:
+        self._parked: Final = parked
         self.leaving: Final[dict[str, list[tuple[Entry, int]]]] = {}
         self.unopened: Final[dict[str, list[Entry]]] = {}
+        self._begun: Final[dict[Entry, None]] = {}  # those not concluded
         self._turns = itertools.count()
 
     def next_turn(self) -> int:
@@ -75,30 +83,58 @@ class Departures:
         """Let a new holder wait until the earlier ones are emptied."""
         self.unopened.setdefault(entry.name, []).append(entry)
 
-    def open(self, entry: Entry) -> None:
-        """Remove an entry that waits no longer."""
-        waiting = self.unopened[entry.name]
-        waiting.remove(entry)
-        if not waiting:
-            del self.unopened[entry.name]
+    def is_begun(self, entry: Entry) -> bool:
+        """Return True if an interrupt has ended the departure of a registration."""
+        return entry in self._begun
 
-    def add(self, entry: Entry) -> None:
-        """Add a registration that is no longer found."""
-        self.leaving.setdefault(entry.name, []).append((entry, self.next_turn()))
+    def begin(self, entry: Entry) -> None:
+        """Add a registration that will no longer be found."""
+        others = [*self.leaving.get(entry.name, ()), (entry, self.next_turn())]
+        # No call between these lines: an interrupt finds both changes or none.
+        self.leaving[entry.name] = others
+        self._begun[entry] = None
 
-    def end(self, entry: Entry) -> tuple[int, list[Entry]]:
-        """Remove a registration that is emptied.
-
-        Returns its turn, and the entries that need not wait any more.
-        """
+    def conclude(
+        self, entry: Entry, actions: Iterable[Action], todo: ActionQueue
+    ) -> None:
+        """Queue the actions of a departure; the entry waits no longer to be opened."""
         name = entry.name
-        others = self.leaving[name]
-        _, turn = departure = next(each for each in others if each[0] is entry)
-        others.remove(departure)
+        waited = self.unopened.get(name, ())
+        waiting = [each for each in waited if each is not entry]
+        # No call between these lines: an interrupt finds all changes or none.
+        todo += actions
+        if waiting:
+            self.unopened[name] = waiting
+        elif waited:
+            del self.unopened[name]
+        del self._begun[entry]
+
+    def turn_of(self, entry: Entry) -> int | None:
+        """Return the turn of a registration that has left; None if it is emptied."""
+        left = self.leaving.get(entry.name, ())
+        return next((turn for each, turn in left if each is entry), None)
+
+    def opened_by(self, entry: Entry) -> list[Entry]:
+        """Return the entries that need not wait any more once this one is emptied."""
+        name = entry.name
+        last = len(self.leaving[name]) == 1
+        return list(self.unopened.get(name, ())) if last else []
+
+    def end(self, entry: Entry, actions: Iterable[Action], todo: ActionQueue) -> None:
+        """Remove a registration that is emptied, and queue the actions that follow."""
+        name = entry.name
+        others = list(self.leaving[name])
+        del others[next(at for at, each in enumerate(others) if each[0] is entry)]
+        waits = name in self.unopened
+        # No call between these lines: an interrupt finds all changes or none.
+        todo += actions
+        self._parked.removals = None
         if others:
-            return turn, []
-        del self.leaving[name]
-        return turn, self.unopened.pop(name, [])
+            self.leaving[name] = others
+        else:
+            del self.leaving[name]
+            if waits:
+                del self.unopened[name]
 
 
 class ProcessManager:
@@ -153,8 +189,8 @@ class ProcessManager:
         self.process: Final = process
         self.resolve_timeout_s: Final = resolve_timeout_s
         self.table: Final = RoutingTable()
-        self.departures: Final = Departures()
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
+        self.departures: Final = Departures(self.parked)
         self.any_machine: AnyMachine = AnyMachine()
         self.audiences: Audiences = NoAudiences()
         self.remote: Remote | None = None
@@ -206,20 +242,18 @@ class ProcessManager:
             actions += self.audiences.on_registered(entry, now)
         return entry, actions
 
-    def undo(self, entry: Entry, now: float) -> list[Action]:
+    def undo(self, entry: Entry, now: float, todo: ActionQueue) -> None:
         """Remove a registration of which an interrupt has lost the actions.
 
         The host must then empty the mailbox, as after `leave`: other threads may have
-        found the task.
+        found the task. todo: as for `leave`.
         """
-        actions: list[Action] = []
         if not self.departures.is_unopened(entry):
-            actions.append(Open(entry, ()))  # a mailbox is emptied after its opening
-        actions += self.leave(entry)
+            todo += (Open(entry, ()),)  # a mailbox is emptied after its opening
+        self.leave(entry, todo)
         for name in (entry.name, name_anywhere(entry.name)):
             if self.parked.of(name):
                 self.seek(name, now)
-        return actions
 
     def restore(self) -> None:
         """Put back the parked messages of a decision whose actions are lost."""
@@ -255,37 +289,72 @@ class ProcessManager:
             actions += self.any_machine.on_registered(entry)
         return actions
 
-    def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
+    def leave(self, entry: Entry, todo: ActionQueue, *, final: bool = False) -> None:
         """Remove a registration from the table, with its subscriptions and watches.
 
         It does nothing if the registration is not in the table. Otherwise the host must
-        then empty the mailbox, and report that by `on_emptied`.
+        then empty the mailbox, and report that by `on_emptied`. After an interrupt the
+        next call continues.
+
+        todo: receives the actions; it outlasts an interrupt of the decision.
         """
-        if entry not in self.table:
-            return []
+        departures = self.departures
+        unopened = departures.is_unopened(entry)
+        if not departures.is_begun(entry):
+            if entry not in self.table:
+                return
+            if unopened:
+                # The parked messages were sent before each one posted to this entry.
+                self.parked.date(entry.name, departures.next_turn())
+            departures.begin(entry)
+        # From here on each step may be repeated.
         self.table.remove(entry)
-        actions: list[Action] = []
-        if self.departures.is_unopened(entry):
-            # Each registration is opened once: it cannot be emptied before that.
-            self.departures.open(entry)
-            actions.append(Open(entry, ()))
-            # The parked messages were sent before every message posted to this entry.
-            self.parked.date(entry.name, self.departures.next_turn())
-        self.departures.add(entry)
+        # Each registration is opened once: it cannot be emptied before that.
+        actions: list[Action] = [Open(entry, ())] if unopened else []
         actions += self.audiences.on_departure(entry)
         if self.remote is not None and not entry.remote:
-            actions += self.remote.on_departure(entry, final=final)
-        return actions
+            self.remote.on_departure(entry, final=final)
+        departures.conclude(entry, actions, todo)
 
     def on_emptied(
-        self, entry: Entry, unread: Sequence[Incoming], now: float, *, final: bool
-    ) -> list[Action]:
+        self,
+        entry: Entry,
+        unread: list[Incoming],
+        now: float,
+        todo: ActionQueue,
+        *,
+        final: bool,
+    ) -> None:
         """Take back the unread messages of a departed task, in order.
 
         Commands wait for the next holder of the name, in front of all commands sent
         since. If ``final``, they fail instead (BUS-DEREG-8). Messages of other kinds
-        are dropped.
+        are dropped. It does nothing if the task was emptied before.
+
+        unread: the messages; empty once they are taken back. After an interrupt the
+          next call with this list continues.
+        todo: as for `leave`.
         """
+        turn = self.departures.turn_of(entry)
+        if turn is None:
+            return
+        self._take_back(entry, unread, turn, now, todo, final=final)
+        actions = [self._open(each) for each in self.departures.opened_by(entry)]
+        self.departures.end(entry, actions, todo)
+        if self.remote is not None:
+            # Not repeated: among other processes the comm thread makes this decision.
+            todo += self.remote.on_emptied(entry, now, final=final)
+
+    def _take_back(
+        self,
+        entry: Entry,
+        unread: list[Incoming],
+        turn: int,
+        now: float,
+        todo: ActionQueue,
+        *,
+        final: bool,
+    ) -> None:
         for message in unread:
             if message._trace is not None:
                 message._trace.record_discarded(BusReason.ADDRESSEE_GONE)
@@ -297,22 +366,18 @@ class ProcessManager:
             for message in unread
             if message.kind is Kind.COMMAND and message._receipt is None
         ]
-        turn, opened = self.departures.end(entry)
-        actions: list[Action] = []
         if final or entry.visibility is Visibility.PRIVATE:
-            actions += [
-                Fail(message, AddresseeGoneError(entry.name)) for message in commands
-            ]
+            name = entry.name
+            fails = [Fail(message, AddresseeGoneError(name)) for message in commands]
+            # No call between these lines: an interrupt finds both changes or none.
+            todo += fails
+            del unread[:]
         else:
             for message in commands:
                 message._to = message._account = None
             deadline = now + self.resolve_timeout_s
             again = [Parked(message, deadline, now, turn) for message in commands]
-            self.parked.prepend(entry.name, again)
-        actions += [self._open(each) for each in opened]
-        if self.remote is not None:
-            actions += self.remote.on_emptied(entry, now, final=final)
-        return actions
+            self.parked.prepend(entry.name, again, unread)
 
     # Messages without a route.
 

@@ -41,8 +41,11 @@ class Remote(Protocol):
     def on_registered(self, task: Entry, now: float) -> list[Action]:
         """Announce a new public task of this process to the processes concerned."""
 
-    def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
-        """Announce that a task of this process can no longer be found."""
+    def on_departure(self, task: Entry, *, final: bool) -> None:
+        """Announce that a task of this process can no longer be found.
+
+        After an interrupt the call is repeated.
+        """
 
     def on_emptied(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
         """Announce the last message that a departed task took; search for its name."""
@@ -70,7 +73,10 @@ class Audiences(Protocol):
         """Give a new public task of this process its audience, and report it."""
 
     def on_departure(self, entry: Entry) -> list[Action]:
-        """End what a task wants of others that can no longer be found; report it."""
+        """End what a task wants of others that can no longer be found; report it.
+
+        After an interrupt the call is repeated.
+        """
 
     def on_disappeared(self, task: RegistrationId) -> list[Action]:
         """Report that a task of another process has deregistered."""

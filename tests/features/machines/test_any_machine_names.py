@@ -107,7 +107,7 @@ def test_if_the_task_deregisters_meanwhile_the_next_task_is_bound(
     manager: ProcessManager,
 ) -> None:
     log, first = begin_binding(manager)
-    manager.leave(log)
+    manager.leave(log, [])
     park(manager, 2)
     assert go_on(manager, first) == []
     assert manager.table.find(LOG) is None
@@ -124,7 +124,7 @@ def test_a_successor_registered_meanwhile_gets_the_later_messages(
 ) -> None:
     log, first = begin_binding(manager)
     park(manager, 2)
-    manager.leave(log)
+    manager.leave(log, [])
     successor, _ = register(manager, "log")
 
     second = bound(go_on(manager, first))
@@ -162,7 +162,7 @@ def test_an_alias_ends_with_its_task(manager: ProcessManager) -> None:
     assert [*manager.table.public()] == [log]
     assert len(manager.table) == 1
 
-    manager.leave(log)
+    manager.leave(log, [])
 
     assert manager.table.find(LOG) is None
     assert park(manager, 2) is None

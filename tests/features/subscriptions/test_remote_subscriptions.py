@@ -56,10 +56,10 @@ def test_a_process_is_alone_until_its_features_record_the_departures() -> None:
     entry, _ = manager.register("f", Visibility.PUBLIC, "bus1", "host", "box")
     assert manager.remote is None
     entry.moved_to = "ism://m2/f"
-    manager.leave(entry)
+    manager.leave(entry, [])
 
     remote.begin(0.0)
-    manager.on_emptied(entry, [], 0.0, final=False)
+    manager.on_emptied(entry, [], 0.0, [], final=False)
 
     moves = remote.resolver.own.moves
     assert isinstance(moves, NewAddresses)

@@ -201,3 +201,31 @@ def test_an_interrupted_addition_hides_no_later_value() -> None:
         assert trie.matching("news/x") == []
 
     everywhere(case, packages=(package,))
+
+
+@clause("BUS-DEREG-10")
+@pytest.mark.parametrize("again", [False, True])
+def test_an_interrupted_removal_is_completed_by_the_next_one(*, again: bool) -> None:
+    """Nothing is left, and a value added in between is found.
+
+    again: True if one is.
+    """
+
+    def case(interrupted: Blow) -> None:
+        trie, specification = SpecificationTrie[int](), Specification("news/*/x")
+        trie.add(Specification("news/a"), 0)
+        trie.add(specification, 1)
+
+        interrupted(lambda: trie.discard(specification, 1))
+
+        if again:
+            trie.add(specification, 2)
+            assert 2 in trie.matching("news/a/x")
+        trie.discard(specification, 1)
+        assert trie.matching("news/a/x") == ([2] if again else [])
+        assert trie.holds("news/*/x") is again
+        trie.discard(specification, 2)
+        assert not trie.holds("news/*/x")
+        assert trie.matching("news/a") == [0]
+
+    everywhere(case, packages=(package,))

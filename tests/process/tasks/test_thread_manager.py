@@ -118,6 +118,28 @@ def test_an_internal_error_ends_one_request_and_not_the_thread(
     assert reported == [1]
 
 
+@clause("QB-ERR-9")
+def test_a_request_that_is_interrupted_is_run_by_the_next_poll(
+    station: Station,
+) -> None:
+    """It may open a task, or remove one; the later requests follow it."""
+    done, host = list[int](), station.home
+
+    def run(number: int) -> None:
+        done.append(number)
+        if done == [1]:
+            raise KeyboardInterrupt
+
+    host.ask(lambda: run(1))
+    host.ask(lambda: run(2))
+
+    with pytest.raises(KeyboardInterrupt):
+        host.poll(0)
+    host.poll(0)
+
+    assert done == [1, 1, 2]
+
+
 @clause("BUS-CHAN-9")
 def test_a_thread_outlives_an_error_of_its_recovery(station: Station) -> None:
     reported, host = list[int](), station.home
