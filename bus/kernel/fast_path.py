@@ -26,20 +26,24 @@ from bus.kernel.peer.relay import AUDIENCE, RelayState
 from bus.kernel.peer.session import milliseconds_left
 from bus.kernel.relays import Proxy
 from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement
-from bus.kernel.streams.receipts import Receipt
+from bus.kernel.streams.receipts import Receipt, Receipts
 from bus.kernel.tasks.actions import Post, Reply
 from bus.kernel.tasks.runs import OutboundRun, pack_payload
 from bus.kernel.wire import (
     FAILED,
     FOLLOWS_MIN,
+    HEAD_BYTES,
     LEASED,
     NO_DEADLINE,
     RAW,
     WANTS_REPLY,
     Batch,
     Run,
-    decode_single,
+    Single,
     encode_single,
+    ends_head,
+    read_single,
+    stream_head,
 )
 from bus.model.message import Incoming, Kind
 from bus.model.payload import decode, own_copy
@@ -51,7 +55,6 @@ if TYPE_CHECKING:
     from bus.kernel.peer.relay import Relay
     from bus.kernel.remote_manager import RemoteManager
     from bus.kernel.streams.incoming_stream import IncomingStream
-    from bus.kernel.streams.receipts import Receipts
     from bus.kernel.tasks.actions import Action
     from bus.kernel.tasks.routing_table import Audience, Entry
     from bus.model.payload import Payload
@@ -61,49 +64,31 @@ __all__ = ["BODY_MAX", "FastPath"]
 BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
 _SHARED_MAX: Final = 8 * 2**20  # a wake-up is little beside the copy of a longer one
 _BY_LINK: Final = Bodies()
-
-
-class _Permit(Struct, frozen=True, eq=False):
-    """Permission for a task to send to another at once; void after the next decision.
-
-    revision: `ProcessManager.revision` at the look-up. longest: the maximum length of a
-      body on the link, in bytes.
-    """
-
-    revision: int
-    relay: Relay
-    source: Entry
-    kind: Kind
-    longest: int
+_ALL: Final = (True, True)  # a result of `FastPath._acked_by`
 
 
 class _Ends(Struct, frozen=True, eq=False):
-    """Sender and receiver of a message, by relay numbers; valid as long as a `_Permit`.
+    """The sender and the receivers of messages; valid until the next decision.
 
-    stream: the inbound stream of the sender's process. receipts: for the receiver.
+    head: the `Single.stream` of the frames from the sender's process. epoch, stream: of
+      that stream.
+    answers: True if the messages are answers. refused: flags that are not accepted.
+    to: the relay number of the receiver. target: the receiving task, if it is one;
+      audience: else the subscribers.
+    receipt, receipts: for the receiving task; those of the audience stay empty.
     """
 
-    revision: int
-    source: int
-    to: int
+    head: bytes
+    epoch: int
     relay: Relay
-    target: Entry
     stream: IncomingStream[tuple[int, Run]]
+    answers: bool
+    refused: int
+    to: int
+    target: Entry | None
+    audience: tuple[Audience, ...]
     receipt: Receipt
     receipts: Receipts
-
-
-class _Notifier(Struct, frozen=True, eq=False):
-    """A task of the peer by relay number, and its subscribers; valid as a `_Permit`.
-
-    stream: the inbound stream of its process.
-    """
-
-    revision: int
-    source: int
-    relay: Relay
-    audience: tuple[Audience, ...]
-    stream: IncomingStream[tuple[int, Run]]
 
 
 class FastPath:
@@ -122,9 +107,13 @@ class FastPath:
         "_acks",
         "_bodies",
         "_ends",
-        "_notifier",
+        "_head",
+        "_longest",
+        "_manager",
+        "_outgoing",
         "_permit",
         "_remote",
+        "_sent_ends",
         "_session",
         "link",
         "peer",
@@ -138,14 +127,23 @@ class FastPath:
         bodies: Bodies = _BY_LINK,
     ) -> None:
         self._remote: Final = remote
+        self._manager: Final = remote.manager
         self._bodies: Final = bodies
         self.peer: Final = peer
         self.link: Final = link
         self._session: Final = peer.session
         self._acks: Final = peer.acks
-        self._permit: _Permit | None = None
-        self._ends: _Ends | None = None
-        self._notifier: _Notifier | None = None
+        # The session replaces its stream only along with the link.
+        self._outgoing: Final = peer.session.outgoing
+        self._head: Final = stream_head(peer.session.epoch, peer.session.incarnation)
+        # The messages that may be sent at once: their relay, sender and kind. After the
+        # next decision, at another `ProcessManager.revision`, that must be checked.
+        self._permit: tuple[int, Relay, Entry, Kind] | None = None
+        # Of these: the maximum length on the link, in bytes, and `Single.ends`.
+        self._longest: int = 0
+        self._sent_ends: bytes = b""
+        # The ends of received messages, by `Single.ends` and that revision.
+        self._ends: dict[tuple[bytes, int], _Ends] = {}
 
     @property
     def is_current(self) -> bool:
@@ -162,37 +160,36 @@ class FastPath:
         """
         if command._trace is not None:
             return None
-        flags, body = pack_payload(command.payload)
         relay: Relay = command._to.mailbox
         source = command._source
-        permit = self._permit_for(relay, source, Kind.COMMAND, len(body))
-        if permit is None:
+        flags, body = pack_payload(command.payload)
+        size = len(body)
+        if not self._may_send(relay, source, Kind.COMMAND, size):
             return None
+        deadline = command._deadline
         outbound_run = OutboundRun(
             Kind.COMMAND,
             source,
             source.relay,
             command._id,
             flags | WANTS_REPLY if command.wants_reply else flags,
-            next(self._remote.outbound_messages.turns),
-            command._deadline,
+            0,  # it never waits
+            deadline,
             (body,),
-            len(body),
+            size,
             command,
         )
-        return self._send(
-            permit, outbound_run, milliseconds_left(command._deadline, now)
-        )
+        return self._send(relay, outbound_run, milliseconds_left(deadline, now))
 
     def answer(self, question: Incoming, payload: Payload) -> bytes | Batch | None:
         """Return the frame of an answer to a command from the peer, as `command`."""
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
-        flags, body = pack_payload(payload)
         relay: Relay = question._source.mailbox
         source = question._to
-        permit = self._permit_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
-        if permit is None or not self.peer.answers.admit(len(body)):
+        flags, body = pack_payload(payload)
+        size = len(body)
+        if not self._may_send(relay, source, Kind.COMMAND_RESPONSE, size):
             return None
         outbound_run = OutboundRun(
             Kind.COMMAND_RESPONSE,
@@ -200,53 +197,48 @@ class FastPath:
             source.relay,
             question._id,
             flags,
-            next(self._remote.outbound_messages.turns),
+            0,  # it never waits
             None,
             (body,),
-            len(body),
+            size,
         )
-        return self._send(permit, outbound_run, NO_DEADLINE)
+        return self._send(relay, outbound_run, NO_DEADLINE)
 
-    def notification_permit(self, source: Entry, size: int) -> _Permit | None:
-        """Return the permission to send a notification at once; None if it must wait.
+    def may_notify(self, source: Entry, size: int) -> bool:
+        """Return True if a notification may be sent at once.
 
         size: the length of its body in bytes.
         """
-        permit = self._permit_for(self.peer.audience, source, Kind.NOTIFICATION, size)
-        return None if permit is None or size > permit.longest else permit
+        audience = self.peer.audience
+        return (
+            self._may_send(audience, source, Kind.NOTIFICATION, size)
+            and size <= self._longest
+        )
 
-    def notification(self, permit: _Permit, outbound_run: OutboundRun) -> bytes | Batch:
+    def notification(self, outbound_run: OutboundRun) -> bytes | Batch:
         """Return the frame of a notification, which the caller must send at once.
 
-        permit: as `notification_permit` has returned it just now.
+        `may_notify` has allowed it just now.
         """
-        return self._send(permit, outbound_run, NO_DEADLINE)
+        return self._send(self.peer.audience, outbound_run, NO_DEADLINE)
 
-    def _permit_for(
-        self, relay: Relay, source: Entry, kind: Kind, size: int
-    ) -> _Permit | None:
-        """Return the permission to send a message at once; None if it must wait."""
-        permit = self._permit
-        if (
-            permit is None
-            or permit.revision != self._remote.manager.revision
-            or permit.relay is not relay
-            or permit.source is not source
-            or permit.kind is not kind
-        ):
-            permit = self._permit = self._new_permit(relay, source, kind)
-        if permit is None or (size > permit.longest and not self._is_shared(size)):
-            return None
-        config, outgoing = relay.config, self._session.outgoing
-        if (
-            relay.under_way >= config.window
-            or relay.unacked_bytes + size > config.window_bytes
+    def _may_send(self, relay: Relay, source: Entry, kind: Kind, size: int) -> bool:
+        """Return True if a message may be sent at once, False if it must wait."""
+        permit = self._manager.revision, relay, source, kind
+        if permit != self._permit:
+            if not self._would_be_sent(relay, source, kind):
+                return False
+            self._longest = min(BODY_MAX, self.peer.message_bytes_max)
+            self._sent_ends = ends_head(relay.number, source.relay, kind)
+            self._permit = permit
+        outgoing = self._outgoing
+        return not (
+            (size > self._longest and not self._is_shared(size))
+            or (relay.under_way and relay.room <= 0)
             # `OutgoingStream.room`, without the call.
             or outgoing.next - outgoing.floor >= outgoing.window
             or outgoing.next == NUMBERS
-        ):
-            return None
-        return permit
+        )
 
     def _is_shared(self, size: int) -> bool:
         """Return True if a body of ``size`` bytes would lie in shared memory."""
@@ -254,8 +246,8 @@ class FastPath:
             _SHARED_MAX, self.peer.message_bytes_max
         ) and self._bodies.shares(self.link)
 
-    def _new_permit(self, relay: Relay, source: Entry, kind: Kind) -> _Permit | None:
-        """Return permission if posting the message would do no more than send it."""
+    def _would_be_sent(self, relay: Relay, source: Entry, kind: Kind) -> bool:
+        """Return True if posting the message would do no more than send it."""
         peer = self.peer
         session = peer.session
         if not (
@@ -266,48 +258,35 @@ class FastPath:
             and relay.opened
             and not relay.queue
             and not peer.notifying
-            and source in self._remote.manager.table
+            and source in self._manager.table
             and source.relay in peer.announced
             and not peer.is_leaving(source.relay)
         ):
-            return None
+            return False
         if kind is Kind.COMMAND and (
             relay.state is not RelayState.NAMED  # it is elsewhere by now
             or source.address.bus != relay.entry.address.bus  # no answer could come
             or source not in relay.users
         ):
-            return None
-        if kind is Kind.NOTIFICATION and (
+            return False
+        return kind is not Kind.NOTIFICATION or not (
             source.relay in peer.waiting  # a command of this task (BUS-MSG-15)
             or peer.has_gap(source.relay)
-        ):
-            return None
-        return _Permit(
-            self._remote.manager.revision,
-            relay,
-            source,
-            kind,
-            min(BODY_MAX, peer.message_bytes_max),
         )
 
     def _send(
-        self, permit: _Permit, outbound_run: OutboundRun, left: int
+        self, relay: Relay, outbound_run: OutboundRun, left: int
     ) -> bytes | Batch:
         """Account for a message as sent; return its frame."""
-        relay, session, acks = permit.relay, self._session, self._acks
-        task = outbound_run.relay
-        acknowledged, extracted, whole = acks.acknowledgement_by(task)
-        outgoing, [body] = session.outgoing, outbound_run.bodies
+        outgoing, task, [body] = self._outgoing, outbound_run.relay, outbound_run.bodies
+        acknowledged, extracted = self._acks.acknowledge_by(task)
         frame: bytes | Batch
-        if len(body) < FOLLOWS_MIN:
+        if outbound_run.size < FOLLOWS_MIN:
             frame = encode_single(
-                session.epoch,
-                session.incarnation,
+                self._head,
                 outgoing.floor,
                 outgoing.next,
-                relay.number,
-                task,
-                outbound_run.kind,
+                self._sent_ends,
                 outbound_run.flags,
                 outbound_run.id,
                 left,
@@ -327,8 +306,8 @@ class FastPath:
                 [body],
             )
             frame = Batch(
-                session.epoch,
-                session.incarnation,
+                self._session.epoch,
+                self._session.incarnation,
                 outgoing.floor,
                 outgoing.next,
                 [run],
@@ -336,8 +315,6 @@ class FastPath:
                 extracted,
             )
         relay.send_at_once(outbound_run)
-        if whole:
-            acks.on_acknowledged(task, acknowledged, extracted)
         return frame
 
     # Receiving.
@@ -350,228 +327,212 @@ class FastPath:
         *,
         answers_only: bool = False,
     ) -> bool:
-        """Accept a frame from the link; append the action for its message to `todo`.
+        """Accept a frame from the link; append the actions for its message to `todo`.
 
         False if the frame must be read in the usual way; then nothing has changed.
 
-        answers_only: accept no commands. After an interrupt a message may be delivered
+        answers_only: accept nothing else. After an interrupt a message may be delivered
           a second time, which is harmless only for an answer.
         """
-        batch = decode_single(data)
-        session, peer, acks = self._session, self.peer, self._acks
-        horizons, has = self._remote.topology.horizons, acks.received
+        single = read_single(data)
+        if single is None:
+            return False
+        key = single.ends, self._manager.revision
+        ends = self._ends.get(key) or self._new_ends(key, single.batch(data))
+        if ends is None:
+            return False
+        peer, relay = self.peer, ends.relay
+        acks, outgoing = self._acks, self._outgoing
+        has, last = acks.received, outgoing.next - 1
+        first, after = single.first, single.first + 1
+        acked = (
+            _ALL
+            if single.acknowledged == last == single.extracted and not peer.waiting
+            else self._acked_by(single, relay)
+        )
+        answers = ends.answers
+        horizons = self._remote.topology.horizons
         if (
-            batch is None
-            or session.link != self.link
-            or not session.ready
-            or batch.epoch != session.their_epoch
-            or batch.incarnation != session.own
+            acked is None
+            or single.stream != ends.head
             # A frame that arrived before, over another link, stops here (AMO-7).
-            or batch.first != has.next
+            or first != has.next
             or has.missing
-            or peer.unresponsive
+            or single.flags & ends.refused
+            or single.mid
+            # Earlier messages for the task are not extracted yet.
+            or (ends.receipts.unread if answers else answers_only)
             # Otherwise a horizon must be stored first (AMO-20), by an action of a
             # round.
-            or not (
-                horizons is None or horizons.covers(peer.name, batch.epoch, batch.first)
-            )
+            or not (horizons is None or horizons.covers(peer.name, ends.epoch, first))
         ):
             return False
-        [run] = batch.runs
-        kind = run.kind
-        if kind is Kind.NOTIFICATION:
-            return not answers_only and self._notified(batch, now, todo)
-        answers = kind is Kind.COMMAND_RESPONSE
-        ends = self._ends
-        if (
-            ends is None
-            or ends.revision != self._remote.manager.revision
-            or ends.source != run.source
-            or ends.to != run.to
-        ):
-            ends = self._ends = self._new_ends(run)
-        if (
-            ends is None
-            or not (answers or (kind is Kind.COMMAND and not answers_only))
-            or run.mid
-            or run.flags & FAILED
-            or (acked := self._acked_by(batch, ends.relay)) is None
-            # Earlier messages for the task are not extracted yet.
-            or (answers and ends.receipts.unread)
-        ):
-            return False
+        flags = single.flags
         try:
-            if run.flags & LEASED:
-                # Last, after all reasons to refuse: the end of this view would end the
-                # lease of a message that is read again in the usual way.
-                found = self._bodies.resolve_body(self.link, batch)
-                assert isinstance(found, Batch)
-                [run] = found.runs
-            [body] = run.bodies
-            payload: Payload = body if run.flags & RAW else decode(body)
+            # Last, after all reasons to refuse: the end of a view of a leased body
+            # would end the lease of a message that is read again in the usual way.
+            body = self._leased(single, data) if flags & LEASED else data[HEAD_BYTES:]
+            payload: Payload = body if flags & RAW else decode(body)
         except WireError:
             return False
-        first, relay = batch.first, ends.relay
-        # If an interrupt comes before the last line, the link is dropped, and the peer
-        # resends the frame on the next link. All steps may be repeated.
-        action: Action
+        # If an interrupt comes before ``stream.next`` is set, the link is dropped, and
+        # the peer resends the frame on the next link. All steps may be repeated.
+        posts: list[Post] = []
         if answers:
             asker, source = ends.target, relay.entry.address
-            action = Reply(asker, run.id, source, payload, None, final=True)
-            todo.append(action)
+            assert asker is not None
+            todo.append(Reply(asker, single.id, source, payload, None, final=True))
             # First: a request that is answered needs no deadline once it is extracted.
-            relay.on_answer(asker, run.id)
-        if acked[0]:
-            session.outgoing.acknowledge_all()
-        if acked[1]:
+            relay.on_answer(asker, single.id)
+        elif ends.audience:
+            posts = _notifications(ends, single.id, payload, len(body))
+        arrived, extracted = acked
+        if arrived:
+            outgoing.acknowledge_all()
+        if extracted:
             relay.on_all_extracted()
         if answers:
             ends.receipts.extracted = first
-            acks.on_extracted(run.to, first, now, len(body))
-        else:
-            action = _command_in(run, first, ends, payload, now)
+            acks.on_extracted(ends.to, first, now, len(body))
+        elif not posts:
+            posts = [_command_in(ends, single, payload, len(body), now)]
         peer.received_at = now
-        acks.on_received(Acknowledgement(first + 1))
-        ends.stream.next = first + 1
-        if not answers:
-            # Not before: after an error, the peer sends the command again, which is
-            # then refused (AMO-7). No interrupt comes here: the main thread accepts no
-            # commands.
-            todo.append(action)
-        return True
-
-    def _notified(self, batch: Batch, now: float, todo: deque[Action]) -> bool:
-        """Accept a notification; append the actions for its subscribers to `todo`."""
-        [run] = batch.runs
-        notifier = self._notifier
-        if (
-            notifier is None
-            or notifier.revision != self._remote.manager.revision
-            or notifier.source != run.source
-        ):
-            notifier = self._notifier = self._new_notifier(run.source)
-        if (
-            notifier is None
-            or run.to != AUDIENCE
-            or run.mid
-            or run.flags & ~RAW
-            or (acked := self._acked_by(batch, notifier.relay)) is None
-        ):
-            return False
-        relay, [body] = notifier.relay, run.bodies
-        try:
-            payload = body if run.flags & RAW else decode(body)
-        except WireError:
-            return False
-        posts = [
-            Post(
-                each.entry,
-                [
-                    Incoming(
-                        Kind.NOTIFICATION,
-                        own_copy(payload) if at else payload,
-                        subscriptions=each.subscriptions,
-                        gap=relay.gap,
-                        _source=relay.entry,
-                        _id=run.id,
-                        _to=each.entry,
-                        _size=len(body),
-                    )
-                ],
-            )
-            for at, each in enumerate(notifier.audience)
-        ]
-        if acked[0]:
-            self._session.outgoing.acknowledge_all()
-        if acked[1]:
-            relay.on_all_extracted()
-        self.peer.received_at = now
-        self._acks.on_received(Acknowledgement(batch.first + 1))
-        notifier.stream.next = batch.first + 1
-        self._acks.on_extracted(AUDIENCE, batch.first, now, len(body))
-        self._acks.check_rarely()
-        relay.gap = 0
+        acks.on_received(Acknowledgement(after))
+        ends.stream.next = after
+        if ends.audience:
+            acks.on_extracted(AUDIENCE, first, now, len(body))
+            acks.check_rarely()
+            relay.gap = 0
+        # Not before: after an error, the peer sends a command again, which is then
+        # refused (AMO-7). No interrupt comes here: the main thread accepts only
+        # answers.
         todo += posts
         return True
 
-    def _new_notifier(self, source: int) -> _Notifier | None:
-        """Look up the sender of a notification, and its subscribers here."""
-        peer, remote = self.peer, self._remote
-        relay, epoch = peer.relays.get(source), peer.session.their_epoch
-        if relay is None or epoch is None:
-            return None
-        if relay.provisional or relay.state is RelayState.SUPERSEDED:
-            return None  # an acknowledgement in its frame may change that
-        audience = remote.relays.audience(relay)
-        stream = remote.inbound_messages.stream(peer, epoch)
-        if not audience or stream is None:
-            return None
-        return _Notifier(remote.manager.revision, source, relay, audience, stream)
-
-    def _new_ends(self, run: Run) -> _Ends | None:
-        """Look up the sender and the receiver of a run."""
-        peer, remote = self.peer, self._remote
-        relay = peer.relays.get(run.source)
-        target = remote.relays.task(run.to)
-        epoch = peer.session.their_epoch
-        if relay is None or target is None or epoch is None or not peer.rights.whole:
-            return None
-        if relay.provisional or relay.state is RelayState.SUPERSEDED:
-            return None
-        if isinstance(target, Proxy):
-            return None
-        stream = remote.inbound_messages.stream(peer, epoch)
-        if stream is None:
-            return None
-        return _Ends(
-            remote.manager.revision,
-            run.source,
-            run.to,
-            relay,
-            target,
-            stream,
-            Receipt(peer, epoch, run.to),
-            peer.receipts(target),
-        )
-
-    def _acked_by(self, batch: Batch, relay: Relay) -> tuple[bool, bool] | None:
+    def _acked_by(self, single: Single, relay: Relay) -> tuple[bool, bool] | None:
         """Return whether a frame acknowledges the stream, and the messages of a relay.
 
         Each of the two as a whole, or nothing of it. None if the frame acknowledges a
         part, or frees room for which a message waits.
         """
-        outgoing, unacked = self._session.outgoing, relay.unacked
-        stop = batch.acknowledged + 1
+        outgoing, unacked = self._outgoing, relay.unacked
+        stop = single.acknowledged + 1
         stream = stop > outgoing.floor
         if stream and (stop != outgoing.next or self.peer.waiting):
             return None
-        if not unacked or unacked[0][0] > batch.extracted:
+        if not unacked or unacked[0][0] > single.extracted:
             return stream, False
         last, outbound_run = unacked[-1]
-        if last + len(outbound_run.bodies) != batch.extracted + 1 or self.peer.waiting:
+        if last + len(outbound_run.bodies) != single.extracted + 1 or self.peer.waiting:
             return None
         return stream, True
 
+    def _leased(self, single: Single, data: bytes) -> bytes | memoryview:
+        """Return the body of a message in shared memory; raise `WireError` if none."""
+        batch = single.batch(data)
+        assert batch is not None
+        found = self._bodies.resolve_body(self.link, batch)
+        assert isinstance(found, Batch)
+        return found.runs[0].bodies[0]
+
+    def _new_ends(self, key: tuple[bytes, int], batch: Batch | None) -> _Ends | None:
+        """Look up the sender and the receivers of messages; None if rounds read them.
+
+        batch: one of these messages.
+        """
+        if batch is None:
+            return None
+        peer, remote, [run] = self.peer, self._remote, batch.runs
+        kind, to = run.kind, run.to
+        relay, epoch = peer.relays.get(run.source), peer.session.their_epoch
+        if (
+            relay is None
+            or epoch is None
+            or not (self.is_current and peer.session.ready)
+            or peer.unresponsive
+            # An acknowledgement in the frame may change that.
+            or relay.provisional
+            or relay.state is RelayState.SUPERSEDED
+        ):
+            return None
+        stream = remote.inbound_messages.stream(peer, epoch)
+        if stream is None:
+            return None
+        if to == AUDIENCE:
+            target, audience = None, remote.relays.audience(relay)
+            if not audience or kind is not Kind.NOTIFICATION:
+                return None
+            refused, receipts = ~RAW, Receipts()
+        else:
+            target, audience = remote.relays.task(to), ()
+            if (
+                target is None
+                or isinstance(target, Proxy)
+                or not peer.rights.whole
+                or kind not in {Kind.COMMAND, Kind.COMMAND_RESPONSE}
+            ):
+                return None
+            refused, receipts = FAILED, peer.receipts(target)
+        if any(each[1] != key[1] for each in self._ends):
+            self._ends.clear()
+        ends = self._ends[key] = _Ends(
+            stream_head(epoch, peer.session.own),
+            epoch,
+            relay,
+            stream,
+            kind is Kind.COMMAND_RESPONSE,
+            refused,
+            to,
+            target,
+            audience,
+            Receipt(peer, epoch, to),
+            receipts,
+        )
+        return ends
+
 
 def _command_in(
-    run: Run, number: int, ends: _Ends, payload: Payload, now: float
+    ends: _Ends, single: Single, payload: Payload, size: int, now: float
 ) -> Post:
     """Account for a received command; return the action that delivers it."""
-    left = run.milliseconds_left
+    left, target = single.milliseconds_left, ends.target
+    assert target is not None
     command = Incoming(
         Kind.COMMAND,
         payload,
         None,
         ends.relay.entry,
-        ends.target,
+        target,
         None,
-        len(run.bodies[0]),
+        size,
         None if left == NO_DEADLINE else now + left / 1000,
         ends.receipt,
-        number,
-        run.id,
-        wants_reply=bool(run.flags & WANTS_REPLY),
+        single.first,
+        single.id,
+        wants_reply=bool(single.flags & WANTS_REPLY),
     )
-    ends.relay.users.add(ends.target)
-    ends.receipts.expect(number)
-    return Post(ends.target, [command])
+    ends.relay.users.add(target)
+    ends.receipts.expect(single.first)
+    return Post(target, [command])
+
+
+def _notifications(ends: _Ends, id_: int, payload: Payload, size: int) -> list[Post]:
+    """Return the actions that deliver a notification to its subscribers."""
+    return [
+        Post(
+            each.entry,
+            [
+                Incoming(
+                    Kind.NOTIFICATION,
+                    own_copy(payload) if at else payload,
+                    subscriptions=each.subscriptions,
+                    gap=ends.relay.gap,
+                    _source=ends.relay.entry,
+                    _id=id_,
+                    _to=each.entry,
+                    _size=size,
+                )
+            ],
+        )
+        for at, each in enumerate(ends.audience)
+    ]

@@ -72,6 +72,8 @@ class FastPathDriver:
         "_exchange",
         "_exchange_lock",
         "_given",
+        "_inbox",
+        "_link_actions",
         "_link_pool",
         "_midway",
         "_remote",
@@ -102,6 +104,8 @@ class FastPathDriver:
         self.hold: Final = rounds.hold
         self._bodies: Final = rounds.bodies
         self._given: Final = rounds.given
+        self._inbox: Final = rounds.inbox
+        self._link_actions: Final = rounds.link_actions
         # Used for each message, so looked up once.
         self._exchange_lock: Final = exchange._lock
         self._todo: Final = exchange._todo
@@ -126,8 +130,9 @@ class FastPathDriver:
             return self._notify_now(message)
         if not (message.wants_reply or self._is_alone()):
             return False
-        peer: Peer = message._to.mailbox.peer
-        return self._send(peer, message._source, self._command, message, None)
+        return self._send(
+            message._to.mailbox.peer, message._source, self._command, message, None
+        )
 
     def _is_alone(self) -> bool:
         now = _sync.monotonic()
@@ -146,7 +151,7 @@ class FastPathDriver:
                 or host.pending()  # those may be answered in the same frame
                 or not self._send(peer, source, self._answer, question, payload)
             ):
-                self._rounds.inbox.push(OutboundAnswer(question, payload, error))
+                self._inbox.push(OutboundAnswer(question, payload, error))
         finally:
             # Ends the task's send batches: no later command may overtake the answer.
             source.order = object()
@@ -164,18 +169,19 @@ class FastPathDriver:
         frame_of: accounts for the message as sent, and returns its frame; None if it
           must wait. It makes no decision of the manager.
         """
-        link, lock = peer.session.link, self._exchange_lock
+        hold, lock, session = self.hold, self._exchange_lock, peer.session
+        link = session.link
         # This message may join the round under way. Or this thread holds the lock, and
         # runs a finalizer.
-        if link is None or self.hold.locked() or lock.locked():
+        if link is None or hold.locked() or lock.locked():
             return False
         try:
-            with self.hold:
+            with hold:
                 with lock:
                     if self._has_earlier_work():
                         return False
-                    waitable = self._waitable_links.get(peer)
-                    if waitable is None or waitable.fast_path.link != peer.session.link:
+                    waitable, link = self._waitable_links.get(peer), session.link
+                    if waitable is None or waitable.link != link:
                         waitable = self._new_waitable_link(peer)
                         if waitable is None:
                             return False
@@ -187,15 +193,15 @@ class FastPathDriver:
                     if host.waits_next:
                         waitable.take_lease(host)
                     host.link_wait = waitable
-                if not self._put(waitable.fast_path.link, frame):
-                    self.check_link(waitable.fast_path.link)  # the comm thread sends it
-            if not peer.acks.in_exchange and peer.session.ack_at is not None:
+                if not self._put(waitable.link, frame):
+                    self.check_link(waitable.link)  # the comm thread sends it
+            if not peer.acks.in_exchange and session.ack_at is not None:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
             # it.
-            noted = self._waitable_links.get(peer)
-            self.abort_link(link if noted is None else noted.fast_path.link)
+            if link is not None:
+                self.abort_link(link)
             raise
         return True
 
@@ -204,10 +210,9 @@ class FastPathDriver:
 
         If this is interrupted, the caller must abort the link.
         """
-        bodies = self._bodies
-        if type(frame) is bytes and not bodies.ended_at:
+        if type(frame) is bytes and not self._bodies.ended_at:
             return self._link_pool.send(link, frame)
-        done = self._link_pool.send_all(link, bodies.put(link, frame))
+        done = self._link_pool.send_all(link, self._bodies.put(link, frame))
         self._rounds.end_bodies()
         return done
 
@@ -216,14 +221,13 @@ class FastPathDriver:
 
         That is an action that could send frames, or work of the comm thread.
         """
-        exchange, rounds = self._exchange, self._rounds
         return bool(
             self._todo
-            or exchange._acting
+            or self._exchange._acting
             or self._given
-            or rounds.inbox.items
-            or rounds.link_actions
-            or rounds.links_reserved
+            or self._inbox.items
+            or self._link_actions
+            or self._rounds.links_reserved
             or (self._unsent and self._link_pool.sending)
         )
 
@@ -276,13 +280,10 @@ class FastPathDriver:
         if fast_paths is None:
             return None
         flags, body = pack_payload(notification.payload)
-        ways = []
         for fast_path in fast_paths:
-            permit = fast_path.notification_permit(source, len(body))
-            if permit is None:
+            if not fast_path.may_notify(source, len(body)):
                 return None
-            ways.append((fast_path, permit))
-        if not (ways or notification.subscriptions):
+        if not (fast_paths or notification.subscriptions):
             source.no_subscriber += 1
         outbound_run = OutboundRun(
             Kind.NOTIFICATION,
@@ -290,17 +291,15 @@ class FastPathDriver:
             source.relay,
             0,
             flags,
-            next(remote.outbound_messages.turns),
+            0,  # it never waits
             None,
             (body,),
             len(body),
         )
         frames = []
-        for fast_path, permit in ways:
+        for fast_path in fast_paths:
             links.append(fast_path.link)
-            frames.append(
-                (fast_path.link, fast_path.notification(permit, outbound_run))
-            )
+            frames.append((fast_path.link, fast_path.notification(outbound_run)))
         self._audience.bypassed += 1
         return frames
 
@@ -326,15 +325,15 @@ class FastPathDriver:
     def _command(
         self, waitable: _WaitableLink, command: Incoming, _: Payload
     ) -> bytes | Batch | None:
-        if command.wants_reply:
-            last = waitable.question
-            if len(command._source.mailbox.client.questions.open) > 1 or (
-                last is not None
-                and last._id in last._source.mailbox.client.questions.open
-            ):
-                return None  # shared frames serve a steady stream of questions better
+        if not command.wants_reply:
+            return waitable.fast_path.command(command, _sync.monotonic())
+        last = waitable.question
+        if len(command._source.mailbox.client.questions.open) > 1 or (
+            last is not None and last._id in last._source.mailbox.client.questions.open
+        ):
+            return None  # shared frames serve a steady stream of questions better
         frame = waitable.fast_path.command(command, _sync.monotonic())
-        if frame is not None and command.wants_reply:
+        if frame is not None:
             waitable.question = command
         return frame
 
@@ -342,11 +341,8 @@ class FastPathDriver:
         self, waitable: _WaitableLink, question: Incoming, payload: Payload
     ) -> bytes | Batch | None:
         # The answer acknowledges the question; no other frame is needed for that.
-        host = question._to.host
-        taken = None
-        if host is not None and not host.main:
-            taken = self._acknowledgement_tracker.take_single()
-        if taken:
+        host, tracker = question._to.host, self._acknowledgement_tracker
+        if host is not None and not host.main and (taken := tracker.take_single()):
             self._remote.inbound_messages.on_extracted(taken, _sync.monotonic())
         return waitable.fast_path.answer(question, payload)
 
@@ -411,24 +407,23 @@ class FastPathDriver:
         the comm thread should wait at the link instead.
         """
         delivered = waits = other = False
-        fast_path, given, bodies = waitable.fast_path, self._given, self._bodies
+        link, given, bodies = waitable.link, self._given, self._bodies
         for frame in frames:
-            delivery = FastDelivery.REFUSED
             # Earlier frames go first, and the bytes must be a frame.
-            if not (
-                given or self._rounds.links_reserved or fast_path.link in self._midway
-            ):
-                if frame[:1] in bodies.takes and bodies.take(fast_path.link, frame):
+            if not (given or self._rounds.links_reserved or link in self._midway):
+                delivery = self._exchange.try_deliver_now(
+                    waitable.fast_path, frame, host
+                )
+                if delivery is not FastDelivery.REFUSED:
+                    delivered = True
+                    waits = waits or delivery is FastDelivery.QUEUED
                     continue
-                delivery = self._exchange.try_deliver_now(fast_path, frame, host)
-            if delivery is FastDelivery.REFUSED:
-                given.append((fast_path.link, frame))
-                other = other or frame[:1] != _ACK
-            else:
-                delivered = True
-                waits = waits or delivery is FastDelivery.QUEUED
-        if not self._given:
-            acks = fast_path.peer.acks
+                if frame[:1] in bodies.takes and bodies.take(link, frame):
+                    continue
+            given.append((link, frame))
+            other = other or frame[:1] != _ACK
+        if not given:
+            acks = waitable.fast_path.peer.acks
             if delivered and acks.is_urgent:
                 self._rounds.request_flush()  # the comm thread may sleep for longer
             elif delivered and not acks.in_exchange:
@@ -469,6 +464,7 @@ class _WaitableLink:
     It implements `bus.process.thread_manager.WaitableLink`.
 
     fast_path: the accounting of the fast path of this link.
+    link: its number.
     question: the last question sent on this link; None before the first.
     wanted: True if a thread was offered this link since the flag was cleared.
     """
@@ -477,7 +473,9 @@ class _WaitableLink:
         "_driver",
         "_idle_waits",
         "_lease",
+        "_session",
         "fast_path",
+        "link",
         "question",
         "wanted",
     )
@@ -487,6 +485,8 @@ class _WaitableLink:
     ) -> None:
         self._driver: Final = driver
         self.fast_path: Final = fast_path
+        self.link: Final = fast_path.link
+        self._session: Final = fast_path.peer.session
         self._lease: Final = lease
         self._idle_waits: int = 0
         self.question: Incoming | None = None
@@ -514,13 +514,13 @@ class _WaitableLink:
         On return, each received message is in a mailbox, in an inbox, or with the comm
         thread.
         """
-        driver, fast_path, lease = self._driver, self.fast_path, self._lease
-        if fast_path.link != fast_path.peer.session.link or (
+        driver, lease = self._driver, self._lease
+        if self.link != self._session.link or (
             host.leased is not self and not self.take_lease(host)
         ):
             host.return_lease()
             return False
-        reading = delivered = waits = other = False
+        reading = False
         try:
             if not host.main and driver._acknowledgement_tracker.due:
                 with driver.hold:  # the messages that this thread's tasks have taken
@@ -549,7 +549,7 @@ class _WaitableLink:
                     host.leased = None  # last: see `ThreadManager.return_lease`
                 break
             if lease.ended:
-                driver.check_link(fast_path.link)
+                driver.check_link(self.link)
             if waits:
                 driver.act(main=host.main)
         except BaseException:
@@ -557,7 +557,7 @@ class _WaitableLink:
                 # First: once the lease is returned, the comm thread reads on, and the
                 # peer would not resend the frames that this thread had read.
                 if reading:
-                    driver.abort_link(fast_path.link)
+                    driver.abort_link(self.link)
             finally:
                 host.return_lease()
                 if driver._exchange.unfinished:

@@ -73,7 +73,7 @@ def test_the_alarm_is_set_at_most_once_for_each_delay() -> None:
     assert alarm.at <= NOW + DELAY_S
     alarm.at = NOW + DELAY_S  # the next tick has called `next_check`
 
-    acks.on_acknowledged(1, 0, 1)
+    acks.acknowledge_by(1)
     acks.on_extracted(1, 2, NOW + DELAY_S / 2)
 
     assert alarm.at == NOW + DELAY_S
@@ -84,7 +84,7 @@ def test_no_message_of_an_exchange_sets_the_alarm() -> None:
     """It is set for a later check, which suffices."""
     alarm = new_alarm()
     acks = DelayedAcks(CONFIG, alarm)
-    acks.on_acknowledged(1, 0, 1)
+    acks.acknowledge_by(1)
     check = acks.next_check(NOW, ready=True)
     assert check is not None
     alarm.at = check

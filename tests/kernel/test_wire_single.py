@@ -24,6 +24,8 @@ from bus.kernel.wire import (
     encode,
     encode_located,
     encode_single,
+    ends_head,
+    stream_head,
 )
 from bus.model.message import Kind
 from specs.clauses import clause
@@ -79,13 +81,10 @@ def test_a_lone_message_is_packed_as_any_batch(batch: Batch) -> None:
     made_here = replace(run, hop=0, mid=0)
 
     frame = encode_single(
-        batch.epoch,
-        batch.incarnation,
+        stream_head(batch.epoch, batch.incarnation),
         batch.floor,
         batch.first,
-        run.to,
-        run.source,
-        run.kind,
+        ends_head(run.to, run.source, run.kind),
         run.flags,
         run.id,
         run.milliseconds_left,

@@ -74,7 +74,9 @@ def _no_lease(talk: Driven) -> None:
 
 
 def _no_room(talk: Driven) -> None:
-    _last(talk).audience.under_way = CONFIG.window
+    audience = _last(talk).audience
+    while audience.under_way < CONFIG.window:
+        audience.send_at_once(talk.outbound_run())
 
 
 def _gap_before_the_relays(talk: Driven) -> None:

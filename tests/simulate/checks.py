@@ -53,7 +53,7 @@ class Checks:
                 if len(relay.unacked) > config.window:
                     raise BrokenPromiseError("more is unacked than the window")
                 under_way = {(each.source, each.id) for _, each in relay.unacked}
-                if not relay._unanswered <= under_way:
+                if not relay._unanswered.keys() <= under_way:
                     raise BrokenPromiseError("a question that was taken is under way")
                 private = relay.entry.visibility is Visibility.PRIVATE
                 if private and relay.state is not RelayState.UNNAMED:

@@ -105,15 +105,12 @@ class FastPaths:
         if not world.short():
             return False
         flags, body = pack_payload(payload)
-        ways = []
+        ways = list[FastPath]()
         for peer in remote.subscribed_peers(source):
             short = self._to(peer)
-            if short is None:
+            if short is None or not short.may_notify(source, len(body)):
                 return False
-            permit = short.notification_permit(source, len(body))
-            if permit is None:
-                return False
-            ways.append((short, permit))
+            ways.append(short)
         if not (ways or source.audience):
             source.no_subscriber += 1
         turn, size = next(remote.outbound_messages.turns), len(body)
@@ -121,8 +118,8 @@ class FastPaths:
             Kind.NOTIFICATION, source, source.relay, 0, flags, turn, None, (body,), size
         )
         frames = []
-        for short, permit in ways:
-            frame = short.notification(permit, outbound_run)
+        for short in ways:
+            frame = short.notification(outbound_run)
             assert isinstance(frame, bytes)
             frames.append((short.link, frame))
         world.went_short += bool(frames)

@@ -70,9 +70,8 @@ class Notices:
         """Account for a notification to the first subscriber; return its frame."""
         outbound_run = self.outbound_run(payload)
         way = fast_path_to(self.near, self.far)
-        permit = way.notification_permit(self.source, outbound_run.size)
-        assert permit is not None
-        frame = way.notification(permit, outbound_run)
+        assert way.may_notify(self.source, outbound_run.size)
+        frame = way.notification(outbound_run)
         assert isinstance(frame, bytes)
         return frame
 

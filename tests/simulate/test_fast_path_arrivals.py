@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.kernel.tasks.actions import Post, Reply
-from bus.kernel.wire import FAILED, NO_DEADLINE, encode_single
+from bus.kernel.wire import (
+    FAILED,
+    NO_DEADLINE,
+    encode_single,
+    ends_head,
+    stream_head,
+)
 from bus.model.message import Incoming, Kind
 from bus.model.rights import Rights
 from specs.clauses import clause
@@ -64,14 +70,12 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
     assert not relay.unacked
     session, far = talk.short.peer.session, talk.far.remote.topology
     their = far.peers[talk.near.key].session
+    ends = talk.asker.entry.relay, talk.answerer.entry.relay, Kind.COMMAND_RESPONSE
     late = encode_single(
-        their.epoch,
-        their.incarnation,
+        stream_head(their.epoch, their.incarnation),
         their.outgoing.floor,
         their.outgoing.next,
-        talk.asker.entry.relay,
-        talk.answerer.entry.relay,
-        Kind.COMMAND_RESPONSE,
+        ends_head(*ends),
         0,
         12345,
         NO_DEADLINE,
@@ -82,7 +86,7 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
     assert talk.short.command(question, talk.stage.world.now) is not None
 
     assert session.acks.received.next == their.outgoing.next + 1
-    assert relay._unanswered == {(talk.asker.entry, question._id)}
+    assert list(relay._unanswered) == [(talk.asker.entry, question._id)]
 
 
 @clause("AMO-7", "BUS-CHAN-7")
@@ -166,6 +170,15 @@ def test_a_message_on_an_old_link_is_left_to_the_normal_path() -> None:
     talk = Arrival()
     talk.stage.cut("s1", "s2")
     talk.stage.soon()
+
+    assert talk.come(talk.frame()) is None
+
+
+def test_a_message_on_a_link_that_is_not_ready_is_left_to_the_normal_path() -> None:
+    """There the peer has not stated yet how much of the stream has arrived."""
+    talk = Arrival()
+    talk.peer.session.ready = False
+    talk.far.manager.revision += 1
 
     assert talk.come(talk.frame()) is None
 

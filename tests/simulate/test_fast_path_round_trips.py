@@ -89,6 +89,8 @@ def test_a_question_that_is_taken_and_not_answered_is_asked() -> None:
 
     assert list(talk.relay.asked) == [(talk.asker.entry, question._id)]
     assert talk.relay.is_unanswered(talk.asker.entry, question._id)
+    assert talk.comes_back(talk.answer_now(message))
+    assert not talk.relay.busy
 
 
 @clause("BUS-RELAY-9", "BUS-FLOW-7")
@@ -114,6 +116,27 @@ def test_an_answer_acknowledges_the_commands_before_its_question() -> None:
     assert relay.peer.counters.taken == counters.taken
     assert not relay.asked
     assert not relay._unanswered
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+def test_an_answer_acknowledges_its_question_before_a_message_to_another_task() -> None:
+    talk = RoundTrips()
+    talk.stage.task("other", "s2")
+    talk.stage.soon()
+    talk.stage.send(talk.asker, "other")
+    talk.stage.soon()
+    other = talk.near.manager.table.find("other")
+    assert other is not None
+    message = talk.take(talk.ask_now()[1])
+    later = talk.question(_to=other, wants_reply=False)
+    frame = talk.short.command(later, talk.stage.world.now)
+    assert isinstance(frame, bytes)
+    assert talk.back.receive(frame, talk.stage.world.now, deque())
+
+    assert talk.comes_back(talk.answer_now(message))
+
+    assert (talk.relay.under_way, other.mailbox.under_way) == (0, 1)
+    assert len(talk.asking.outgoing) == 0
 
 
 @clause("BUS-RELAY-9", "BUS-FLOW-7")
@@ -227,7 +250,8 @@ def test_an_interrupt_enters_a_question_as_sent_as_a_whole_or_not_at_all() -> No
             count
         ] * 3
         assert len(relay.unacked) == len(talk.asking.outgoing) == count
-        assert relay._unanswered == {(talk.asker.entry, question._id)} or not count
+        asked = [(talk.asker.entry, question._id)] * count
+        assert list(relay._unanswered) == asked
         assert relay.unacked_bytes == count * sum(
             [outbound_run.size for _, outbound_run in relay.unacked]
         )

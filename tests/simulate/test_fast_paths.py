@@ -90,11 +90,13 @@ def _no_link(talk: Dialogue) -> None:
 
 def _full_window(talk: Dialogue) -> None:
     relay = talk.question()._to.mailbox
-    relay.under_way = relay.config.window
+    while relay.under_way < relay.config.window:
+        _second_question(talk)
 
 
 def _full_bytes(talk: Dialogue) -> None:
     relay = talk.question()._to.mailbox
+    _second_question(talk)
     relay.unacked_bytes = relay.config.window_bytes
 
 

@@ -43,8 +43,8 @@ class DelayedAcks:
       at long intervals, not after each message, whether an acknowledgement is due.
 
     Invariants:
-    I1. ``_taken`` holds the entries of ``extracted`` that no frame on the link has
-        acknowledged.
+    I1. ``_taken`` has the keys of the entries of ``extracted`` that no frame on the
+        link has acknowledged.
     I2. while the session can send, the alarm is set for ``due_at`` or earlier. In an
         exchange it is set for the next check instead.
     """
@@ -57,7 +57,8 @@ class DelayedAcks:
         "_config",
         "_exchanges",
         "_taken",
-        "_taken_bytes",
+        "_urgent_bytes",
+        "_urgent_count",
         "controls_received",
         "due_at",
         "extracted",
@@ -68,14 +69,15 @@ class DelayedAcks:
 
     def __init__(self, config: BusConfig, alarm: Alarm) -> None:
         self._config: Final = config
+        self._urgent_count: Final = config.window // 2
+        self._urgent_bytes: Final = config.window_bytes // 2
         self._alarm: Final = alarm
         self.controls_received: int = 0
         self._acked_controls: int = 0
         self.received = Acknowledgement(1)
         self._acked: int = 1
         self.extracted: dict[int, int] = {}
-        self._taken: dict[int, int] = {}
-        self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
+        self._taken: dict[int, int] = {}  # extracted bytes not acknowledged yet
         self._acked_extracted: dict[int, int] = {}
         self.due_at: float | None = None
         self.is_urgent: bool = False
@@ -87,7 +89,7 @@ class DelayedAcks:
     def on_link_open(self) -> None:
         """Acknowledge all extractions again: the last ACK may have been lost."""
         self._alarm.by(self.due_at)
-        self._taken = dict(self.extracted)
+        self._taken = dict.fromkeys(self.extracted, 0)
         self.is_urgent = bool(self._taken)
 
     def reset(self) -> None:
@@ -97,7 +99,6 @@ class DelayedAcks:
         self._acked = 1
         self.extracted.clear()
         self._taken.clear()
-        self._taken_bytes.clear()
         self._acked_extracted.clear()
         self.due_at, self.is_urgent = None, False
 
@@ -127,18 +128,18 @@ class DelayedAcks:
         Half a window of messages or bytes is acknowledged at once: otherwise the sender
         would wait for room in its window.
         """
-        before = self._acked_extracted.get(relay, 0)
-        self.extracted[relay] = self._taken[relay] = number
-        length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
+        self.extracted[relay] = number
+        size += self._taken.get(relay, 0)
+        self._taken[relay] = size
         if self.due_at is None:
             due_at = now + self._config.ack_delay_s
             # No call here, since this is done for each message. The next tick finds out
             # when to check: at the due time, or later in an exchange.
-            if due_at < self._alarm.at and not self.in_exchange:
+            if not self.in_exchange and due_at < self._alarm.at:
                 self._alarm.at = 0.0
             self.due_at = due_at
-        config = self._config
-        if number - before >= config.window // 2 or length >= config.window_bytes // 2:
+        count = number - self._acked_extracted.get(relay, 0)
+        if count >= self._urgent_count or size >= self._urgent_bytes:
             self.is_urgent = True
 
     def check_rarely(self) -> None:
@@ -147,12 +148,7 @@ class DelayedAcks:
 
     def forget(self, relay: int) -> None:
         """Forget the extractions of a deregistered task: UNRELAY reports them."""
-        for each in (
-            self.extracted,
-            self._taken,
-            self._taken_bytes,
-            self._acked_extracted,
-        ):
+        for each in (self.extracted, self._taken, self._acked_extracted):
             each.pop(relay, None)
 
     def repeat(self) -> None:
@@ -161,33 +157,29 @@ class DelayedAcks:
 
     # Acknowledgements in message frames.
 
-    def acknowledgement_by(self, task: int) -> tuple[int, int, bool]:
+    def acknowledge_by(self, task: int) -> tuple[int, int]:
         """Return what a message frame acknowledges if its first message is from `task`.
 
-        The result is `Batch.acknowledged`, `Batch.extracted`, and True if nothing
-        remains to be acknowledged by an ACK frame.
+        The result is `Batch.acknowledged` and `Batch.extracted`. If that is everything,
+        no ACK frame follows. So the caller sends that frame, or drops the link.
         """
         has = self.received
         if has.missing:
-            return 0, 0, False
-        whole = (
-            self.controls_received == self._acked_controls
-            and self._taken.keys() <= {task}
-        )
-        return has.next - 1, self.extracted.get(task, 0), whole
-
-    def on_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
-        """Record that a message frame has acknowledged everything."""
-        # No calls below: an interrupt finds either all of these changes or none. If
-        # none, an ACK frame follows and repeats the acknowledgement.
-        self._acked = acknowledged + 1
-        self._taken = {}
-        self._taken_bytes = {}
-        if extracted:
-            self._acked_extracted[task] = extracted
-        self.due_at = None
-        self.is_urgent = False
-        self._exchanges = True
+            return 0, 0
+        extracted = self.extracted.get(task, 0)
+        if (
+            self._taken.keys() <= {task}
+            and self.controls_received == self._acked_controls
+        ):
+            # No calls below: an interrupt finds either all of these changes or none.
+            self._acked = has.next
+            self._taken = {}
+            if extracted:
+                self._acked_extracted[task] = extracted
+            self.due_at = None
+            self.is_urgent = False
+            self._exchanges = True
+        return has.next - 1, extracted
 
     # Acknowledgements in frames of their own.
 
@@ -214,10 +206,9 @@ class DelayedAcks:
 
         epoch, incarnation: the peer's epoch, and the incarnation of this process.
         """
-        taken = list(self._taken.items())
-        self._acked_extracted.update(self._taken)
+        taken = [(relay, self.extracted[relay]) for relay in self._taken]
+        self._acked_extracted.update(taken)
         self._taken.clear()
-        self._taken_bytes.clear()
         self.due_at, self.is_urgent = None, False
         self._acked, self._acked_controls = self.received.next, self.controls_received
         parts = [

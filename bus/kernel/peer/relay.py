@@ -86,6 +86,7 @@ class Relay(RunQueue):
 
     __slots__ = (
         "_asked_until",
+        "_totals",
         "_unanswered",
         "asked",
         "characteristics",
@@ -119,6 +120,8 @@ class Relay(RunQueue):
             else RelayCounters(peer.counters)
         )
         super().__init__(peer, counters, config=config)
+        assert peer.counters.whole is not None
+        self._totals: Final = peer.counters, peer.counters.whole
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
@@ -141,7 +144,7 @@ class Relay(RunQueue):
         self.dismissal: Dismissal = Dismissal.NONE
         self.gap: int = 0
         # Requests under way that have no answer yet, with the keys of `asked`.
-        self._unanswered: set[tuple[Entry, int]] = set()
+        self._unanswered: dict[tuple[Entry, int], Incoming] = {}
 
     @property
     def busy(self) -> bool:
@@ -164,13 +167,13 @@ class Relay(RunQueue):
         if self.number != AUDIENCE and not self.peer.notifying:
             while self.queue:
                 bytes_left = self.config.window_bytes - self.unacked_bytes
-                run = self._take_run(self._room, bytes_left)
+                run = self._take_run(self.room, bytes_left)
                 if not run:
                     break
                 self._send(run)
             return
         held, behind, at = set[int](), 0, 0
-        while at < len(self.queue) and (room := self._room) > 0:
+        while at < len(self.queue) and (room := self.room) > 0:
             outbound_run = self.queue[at]
             if outbound_run.relay in held or self.peer.holds_back(self, outbound_run):
                 if self.number == AUDIENCE and outbound_run.relay not in held:
@@ -192,7 +195,7 @@ class Relay(RunQueue):
             self._send([self._take_fitting(at, room, bytes_left)])
 
     @property
-    def _room(self) -> int:
+    def room(self) -> int:
         """The number of messages to send now; an empty window takes any length."""
         room = self.peer.session.room
         if not self.unacked:
@@ -215,7 +218,7 @@ class Relay(RunQueue):
                 outbound_run.trace.record_sent()
             message = outbound_run.message
             if message is not None and message.wants_reply and stays:
-                self._unanswered.add((outbound_run.source, outbound_run.id))
+                self._unanswered[outbound_run.source, outbound_run.id] = message
         self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
         count = sum([len(outbound_run.bodies) for outbound_run in run])
         size = sum([outbound_run.size for outbound_run in run])
@@ -230,24 +233,22 @@ class Relay(RunQueue):
 
         The queue must be empty, and the window must have room for the message.
         """
-        outgoing = self.peer.session.outgoing
-        number, size = outgoing.next, outbound_run.size
-        kept = ((number, number + 1, (number, self.number, outbound_run)),)
+        peer, message = self.peer, outbound_run.message
+        outgoing = peer.session.outgoing
+        number = outgoing.next
+        after = number + 1
+        kept = ((number, after, (number, self.number, outbound_run)),)
         unacked = ((number, outbound_run),)
-        asks: set[tuple[Entry, int]] = set()
-        if outbound_run.message is not None and outbound_run.message.wants_reply:
-            asks.add((outbound_run.source, outbound_run.id))
-        own, whole, peer = self.counters, self.peer.counters, self.peer
-        everything = whole.whole
-        assert everything is not None
+        own, [whole, everything] = self.counters, self._totals
         # No calls below: an interrupt finds either all of these changes or none.
         peer.active[self] = None
         outgoing.kept += kept
-        outgoing.next = number + 1
+        outgoing.next = after
         self.unacked += unacked
         self.under_way += 1
-        self.unacked_bytes += size
-        self._unanswered |= asks
+        self.unacked_bytes += outbound_run.size
+        if message is not None and message.wants_reply:
+            self._unanswered[outbound_run.source, outbound_run.id] = message
         own.posted += 1
         whole.posted += 1
         everything.posted += 1
@@ -264,9 +265,9 @@ class Relay(RunQueue):
     def on_departure(self, task: Entry) -> None:
         """Record that a task of this process has deregistered and awaits no answer."""
         self.users.discard(task)
-        for key in [each for each in self.asked if each[0] is task]:
-            del self.asked[key]
-        self._unanswered -= {each for each in self._unanswered if each[0] is task}
+        for requests in (self.asked, self._unanswered):
+            for key in [each for each in requests if each[0] is task]:
+                del requests[key]
 
     @property
     def in_transit(self) -> int:
@@ -295,41 +296,36 @@ class Relay(RunQueue):
                     if message._deadline is not None:
                         self.peer.message_alarm.by(message._deadline)
                         self._asked_until.add((key, message._deadline))
-                    self._unanswered.discard(key)
+                    del self._unanswered[key]
                     self.asked[key] = message
         self.counters.take(taken, commands)
 
     def on_all_extracted(self) -> None:
         """Record that the task has extracted all messages that are under way."""
-        asked: dict[tuple[Entry, int], Incoming] = {}
-        commands = 0
-        for _, outbound_run in self.unacked:
-            if outbound_run.kind is Kind.COMMAND:
-                commands += len(outbound_run.bodies)
-            message, key = outbound_run.message, (outbound_run.source, outbound_run.id)
-            if message is not None and key in self._unanswered:
-                asked[key] = message
+        asked, commands, taken = self._unanswered, 0, self.under_way
         if asked:
             until = [(key, message._deadline) for key, message in asked.items()]
             for _, at in until:
                 self.peer.message_alarm.by(at)
             self._asked_until.add(*((key, at) for key, at in until if at is not None))
-        keys, taken = set(asked), self.under_way
+        for _, outbound_run in self.unacked:
+            if outbound_run.kind is Kind.COMMAND:
+                commands += len(outbound_run.bodies)
         rest: deque[tuple[int, OutboundRun]] = deque()
-        own, whole = self.counters, self.peer.counters
-        everything = whole.whole
-        assert everything is not None
+        own, [whole, everything] = self.counters, self._totals
         # No calls below: an interrupt finds either all of these changes or none.
         self.unacked = rest
         self.under_way = self.unacked_bytes = 0
-        self._unanswered -= keys
-        self.asked |= asked
         own.taken += taken
         whole.taken += taken
         everything.taken += taken
-        own.commands_taken += commands
-        whole.commands_taken += commands
-        everything.commands_taken += commands
+        if asked:
+            self.asked |= asked
+            self._unanswered = {}
+        if commands:
+            own.commands_taken += commands
+            whole.commands_taken += commands
+            everything.commands_taken += commands
 
     def is_unanswered(self, asker: Entry, number: int) -> bool:
         """Return True if a request to the task is still unanswered."""
@@ -343,8 +339,8 @@ class Relay(RunQueue):
         the request. It may also come after the asking task has stopped waiting.
         """
         key = (asker, number)
-        if self.asked.pop(key, None) is None:
-            self._unanswered.discard(key)
+        if self._unanswered.pop(key, None) is None:
+            self.asked.pop(key, None)
 
     def take_withdrawn(self) -> list[Incoming]:
         """Remove and return the withdrawn commands, to be sent elsewhere."""
@@ -409,7 +405,7 @@ class Relay(RunQueue):
                 self.unacked.insert(at, each)
             self.under_way -= 1
             self.unacked_bytes -= refused.size
-            self._unanswered.discard((refused.source, refused.id))
+            self._unanswered.pop((refused.source, refused.id), None)
             self.counters.end("failed", 1)
             return refused
         return None

@@ -101,6 +101,8 @@ class _Relay(Protocol):
 class AnswerBacklog:
     """The answers that may wait in the relays of one process.
 
+    An answer on the fast path never waits there, so it is not counted.
+
     ``_count`` and ``_size`` are upper bounds: the answers posted since the waiting ones
     were last counted, plus those that waited then, in number and bytes. The exchange's
     lock guards both.
@@ -129,17 +131,6 @@ class AnswerBacklog:
             self._count > constants.BACKLOG_FRAMES
             or self._size > constants.BACKLOG_BYTES
         )
-
-    def admit(self, size: int) -> bool:
-        """Count one more answer of `size` bytes, unless too many might wait."""
-        if (
-            self._count >= constants.BACKLOG_FRAMES
-            or self._size + size > constants.BACKLOG_BYTES
-        ):
-            return False
-        self._count += 1
-        self._size += size
-        return True
 
     def clear(self) -> None:
         """Forget all answers, since their relays are released."""

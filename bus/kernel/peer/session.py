@@ -284,8 +284,7 @@ class Session:
     def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
         if not runs:
             return
-        task, acks = runs[0].source, self.acks
-        acknowledged, extracted, whole = acks.acknowledgement_by(task)
+        acknowledged, extracted = self.acks.acknowledge_by(runs[0].source)
         frames.append(
             Batch(
                 self.epoch,
@@ -297,8 +296,6 @@ class Session:
                 extracted,
             )
         )
-        if whole:
-            acks.on_acknowledged(task, acknowledged, extracted)
 
     # Receiving.
 

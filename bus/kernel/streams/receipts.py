@@ -49,15 +49,16 @@ class Receipts:
             taken.update(range(number, number + count))
             return False
         while True:  # move the lower bound of the unread numbers up
-            first = unread[0]
-            first[0] += count
-            self.extracted = first[0] - 1
-            if first[0] == first[1]:
+            number += count
+            self.extracted = number - 1
+            if number == unread[0][1]:
                 unread.popleft()
-            if not (unread and unread[0][0] in taken):
+            else:
+                unread[0][0] = number
+            if not (taken and unread and unread[0][0] in taken):
                 return True
-            taken.discard(unread[0][0])
-            count = 1
+            number, count = unread[0][0], 1
+            taken.discard(number)
 
     def take_all(self) -> None:
         """Record that no received message is unread."""

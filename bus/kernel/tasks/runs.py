@@ -182,7 +182,8 @@ class OutboundRun(Struct, frozen=True, eq=False):
 
     source: the sending task; relay: the number by which other processes know that task.
     id, flags: as in `bus.kernel.wire.Run`.
-    turn: orders the runs of one sender by their time of sending.
+    turn: orders the runs of one sender by their time of sending; 0 for one that never
+      waits for the link.
     deadline: on the clock of this process, in seconds.
     bodies: the encoded payloads, one of each message; at least one.
     size: the total length of the bodies, in bytes.

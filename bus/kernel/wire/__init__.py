@@ -18,6 +18,7 @@ from bus.kernel.wire.batch import (
     FOLLOWS,
     FOLLOWS_MIN,
     FRAME_BYTES_MAX,
+    HEAD_BYTES,
     LEASED,
     LOCATION_BYTES,
     MESSAGES_MAX,
@@ -26,9 +27,13 @@ from bus.kernel.wire.batch import (
     WANTS_REPLY,
     Batch,
     Run,
+    Single,
     decode_single,
     encode_located,
     encode_single,
+    ends_head,
+    read_single,
+    stream_head,
 )
 from bus.kernel.wire.codec import (
     CONTROL_BYTES_MAX,
@@ -141,9 +146,14 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Batch",
     "Run",
     # single
+    "HEAD_BYTES",
+    "Single",
     "decode_single",
     "encode_located",
     "encode_single",
+    "ends_head",
+    "read_single",
+    "stream_head",
     # codec
     "CONTROL_BYTES_MAX",
     "OPTIONAL",

@@ -5,9 +5,9 @@ body, then all bodies. A received frame is checked in one pass, before anything 
 list of those lengths is made from it. It is rejected or accepted as a whole. The runs
 of a long batch are made on first access.
 
-`encode_single` and `decode_single` pack and unpack a batch of one message in one step.
+`encode_single` and `read_single` pack and unpack a batch of one message in one step.
 A message that arrives alone is mostly a question or its answer, and a task waits for
-it. The bytes are the same; `decode_single` returns None for each frame that is not as
+it. The bytes are the same; `read_single` returns None for each frame that is not as
 simple.
 """
 
@@ -32,6 +32,7 @@ __all__ = [
     "FOLLOWS",
     "FOLLOWS_MIN",
     "FRAME_BYTES_MAX",
+    "HEAD_BYTES",
     "LEASED",
     "LOCATION_BYTES",
     "MESSAGES_MAX",
@@ -40,12 +41,16 @@ __all__ = [
     "WANTS_REPLY",
     "Batch",
     "Run",
+    "Single",
     "decode_batch",
     "decode_single",
     "encode_batch",
     "encode_located",
     "encode_single",
+    "ends_head",
     "frame_bytes_max",
+    "read_single",
+    "stream_head",
 ]
 
 # An empty message is some 50 times as large in memory as on the wire.
@@ -409,18 +414,83 @@ _SINGLE_FLAGS: Final = frozenset(
         *(LEASED, LEASED | WANTS_REPLY, LEASED | RAW, LEASED | WANTS_REPLY | RAW),
     }
 )
+# Type, epoch, incarnation.
+_STREAM: Final = struct.Struct("!BQQ")
+# Runs, messages, destination, source, kind.
+_ENDS: Final = struct.Struct("!HHIIB")
 # The header of a batch, the head of its one run, and the length of the one body.
-_SINGLE: Final = struct.Struct("!BQQIQQQHHIIBBQIBHQI")
+_SINGLE: Final = struct.Struct(f"!{_STREAM.size}sIQQQ{_ENDS.size}sBQIBHQI")
+HEAD_BYTES: Final = _SINGLE.size
+
+
+class Single(Struct, frozen=True, gc=False):
+    """The head of a frame with one short message: its fields, as on the wire.
+
+    Two parts stay packed, since a process compares them with those it expects. Other
+    fields have the names that they have in `Batch` and `Run`.
+
+    stream, ends: as `stream_head` and `ends_head` return them. They are not checked.
+    above_floor: how far ``first`` is above the floor. length: of the body.
+    """
+
+    stream: bytes
+    above_floor: int
+    first: int
+    acknowledged: int
+    extracted: int
+    ends: bytes
+    flags: int
+    id: int
+    milliseconds_left: int
+    hop: int
+    messages: int
+    mid: int
+    length: int
+
+    def batch(self, frame: bytes) -> Batch | None:
+        """Return the batch of the frame that begins with this head; None if not one."""
+        type_, epoch, incarnation = _STREAM.unpack(self.stream)
+        runs, count, to, source, kind = _ENDS.unpack(self.ends)
+        if type_ != _MSG or runs != 1 or count != 1 or kind not in _KINDS:
+            return None
+        body = frame[HEAD_BYTES:]
+        run = Run(
+            to,
+            source,
+            _KINDS[kind],
+            self.flags,
+            self.id,
+            self.milliseconds_left,
+            self.hop,
+            [body if self.flags & RAW else memoryview(body)],
+            self.mid,
+        )
+        return Batch(
+            epoch,
+            incarnation,
+            self.first - self.above_floor,
+            self.first,
+            [run],
+            self.acknowledged,
+            self.extracted,
+        )
+
+
+def stream_head(epoch: int, incarnation: int) -> bytes:
+    """Return the beginning of the frames of a stream."""
+    return _STREAM.pack(_MSG, epoch, incarnation)
+
+
+def ends_head(to: int, source: int, kind: Kind) -> bytes:
+    """Return the part of a frame with one message that names its ends and kind."""
+    return _ENDS.pack(1, 1, to, source, kind)
 
 
 def encode_single(
-    epoch: int,
-    incarnation: int,
+    stream: bytes,
     floor: int,
     number: int,
-    to: int,
-    source: int,
-    kind: Kind,
+    ends: bytes,
     flags: int,
     id_: int,
     left: int,
@@ -430,35 +500,30 @@ def encode_single(
 ) -> bytes:
     """Return the frame of one short message that originates in this process.
 
-    Its body must be shorter than `FOLLOWS_MIN` bytes. The fields are those of `Batch`
-    and `Run`. They are passed by position and no object is made of them, since a task
-    waits.
+    Its body must be shorter than `FOLLOWS_MIN` bytes. The fields are those of `Single`.
+    They are passed by position and no object is made of them, since a task waits.
 
     Raises:
         struct.error: a field is out of range.
     """
-    head = _SINGLE.pack(
-        _MSG,
-        epoch,
-        incarnation,
-        number - floor,
-        number,
-        acknowledged,
-        extracted,
-        1,
-        1,
-        to,
-        source,
-        kind,
-        flags,
-        id_,
-        left,
-        0,
-        1,
-        0,
-        len(body),
+    return (
+        _SINGLE.pack(
+            stream,
+            number - floor,
+            number,
+            acknowledged,
+            extracted,
+            ends,
+            flags,
+            id_,
+            left,
+            0,
+            1,
+            0,
+            len(body),
+        )
+        + body
     )
-    return head + body
 
 
 def encode_located(batch: Batch, location: bytes) -> bytes:
@@ -474,18 +539,12 @@ def encode_located(batch: Batch, location: bytes) -> bytes:
     """
     run = batch.runs[0]
     head = _SINGLE.pack(
-        _MSG,
-        batch.epoch,
-        batch.incarnation,
+        stream_head(batch.epoch, batch.incarnation),
         batch.first - batch.floor,
         batch.first,
         batch.acknowledged,
         batch.extracted,
-        1,
-        1,
-        run.to,
-        run.source,
-        run.kind,
+        ends_head(run.to, run.source, run.kind),
         run.flags | LEASED,
         run.id,
         run.milliseconds_left,
@@ -497,49 +556,29 @@ def encode_located(batch: Batch, location: bytes) -> bytes:
     return head + location
 
 
-def decode_single(frame: bytes) -> Batch | None:
-    """Return the batch of a frame with one short message; None for other frames.
+def read_single(frame: bytes) -> Single | None:
+    """Return the head of a frame with one short message; None for other frames.
 
-    A location counts as a short message (`LEASED`).
+    The parts that stay packed are not checked: see `Single.batch`. A location counts as
+    a short message (`LEASED`).
     """
-    size = len(frame) - _SINGLE.size
-    if size < 0 or frame[0] != _MSG:
+    size = len(frame) - HEAD_BYTES
+    if size < 0:
         return None
-    (
-        _,
-        epoch,
-        incarnation,
-        above_floor,
-        first,
-        acknowledged,
-        extracted,
-        runs,
-        count,
-        to,
-        source,
-        kind,
-        flags,
-        id_,
-        left,
-        hop,
-        messages,
-        mid,
-        length,
-    ) = _SINGLE.unpack_from(frame)
+    single = Single(*_SINGLE.unpack_from(frame))
     if (
-        runs != 1
-        or count != 1
-        or messages != 1
-        or length != size
+        single.length != size
+        or single.messages != 1
         or size >= FOLLOWS_MIN
-        or above_floor >= first
-        or flags not in _SINGLE_FLAGS
-        or kind not in _KINDS
-        or (flags & LEASED and size != LOCATION_BYTES)
+        or single.above_floor >= single.first
+        or single.flags not in _SINGLE_FLAGS
+        or (single.flags & LEASED and size != LOCATION_BYTES)
     ):
         return None
-    body = frame[_SINGLE.size :]
-    bodies = [body if flags & RAW else memoryview(body)]
-    run = Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid)
-    floor = first - above_floor
-    return Batch(epoch, incarnation, floor, first, [run], acknowledged, extracted)
+    return single
+
+
+def decode_single(frame: bytes) -> Batch | None:
+    """Return the batch of a frame with one short message; None for other frames."""
+    single = read_single(frame)
+    return None if single is None else single.batch(frame)
