@@ -27,7 +27,7 @@ from bus.kernel.peer.session import milliseconds_left
 from bus.kernel.relays import Proxy
 from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.kernel.streams.receipts import Receipt
-from bus.kernel.tasks.actions import Post, Reply
+from bus.kernel.tasks.actions import Answer, Post
 from bus.kernel.tasks.runs import OutboundRun, pack_payload
 from bus.kernel.wire import (
     FAILED,
@@ -417,7 +417,7 @@ class FastPath:
         action: Action
         if answers:
             asker, source = ends.target, relay.entry.address
-            action = Reply(asker, run.id, source, payload, None, final=True)
+            action = Answer(asker, run.id, source, payload)
             todo.append(action)
             # First: a request that is answered needs no deadline once it is extracted.
             relay.on_answer(asker, run.id)
