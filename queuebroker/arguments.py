@@ -187,7 +187,9 @@ def deadline_after(timeout: float | None, name: str = "timeout") -> float | None
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+    if type(timeout) is not float and (
+        isinstance(timeout, bool) or not isinstance(timeout, (int, float))
+    ):
         raise wrong_type(name, "a number or None", timeout)
     if not timeout >= 0:  # NaN is not >= 0 either
         msg = f"{name} must be >= 0, got {timeout}"

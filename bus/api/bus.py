@@ -27,7 +27,7 @@ from bus.api.arguments import (
     duration,
     new_account_limits,
 )
-from bus.api.bus_thread import BusThread
+from bus.api.bus_thread import BusThread, in_callback
 from bus.api.bus_threads import BusThreads
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime, Orphans
@@ -94,7 +94,7 @@ def register_task(
         entry = bus._exchange.register(name, visibility, bus.name, host, receiver)
         task = Task(bus, entry, receiver)
         if receiver.verdict is not None:
-            _await_verdict(bus, receiver.verdict)
+            _await(receiver.verdict)
         receiver.run_openings()
     except BaseException:
         if entry is not None:
@@ -105,8 +105,8 @@ def register_task(
     return task
 
 
-def _await_verdict(bus: TaskOwner, verdict: Verdict) -> None:
-    wait_s = 0.0 if bus._threads.in_callback() else _VERDICT_S
+def _await(verdict: Verdict) -> None:
+    wait_s = 0.0 if in_callback() else _VERDICT_S
     verdict.wait(_sync.monotonic() + wait_s)
 
 
@@ -177,7 +177,7 @@ class Bus(Closable):
         self._router: Final = Router(
             self._exchange,
             send_timeout_s=self._config.send_timeout_s,
-            may_wait=lambda: not self._threads.in_callback(),
+            may_wait=lambda: not in_callback(),
         )
         follows = self._config.follow_moved_tasks
         self._follow: Final = partial(features.follow, self) if follows else None
@@ -473,7 +473,7 @@ class Bus(Closable):
         if self._others.get(self.name) is self:
             del self._others[self.name]
         until = _sync.monotonic() + drain_s
-        waits = not self._threads.in_callback()
+        waits = not in_callback()
         if waits:
             self._node.drain(until)
         self._threads.stop(threads, until)

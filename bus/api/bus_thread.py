@@ -7,6 +7,7 @@ program that does not end shows the cause, as the debug mode of asyncio does.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +21,6 @@ from bus.process import scheduler
 from bus.process.exchange import Exchange
 from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
-from queuebroker.arguments import remaining_s
 from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
@@ -29,12 +29,22 @@ if TYPE_CHECKING:
 
     from bus.api.lifetime import Lifetime
 
-__all__ = ["BusThread", "StuckCallback", "ThreadOwner"]
+__all__ = ["BusThread", "StuckCallback", "ThreadOwner", "in_callback"]
 
 _log: Final = logging.getLogger("bus")
 
 # The modules that call callbacks.
 _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name__)
+
+# The idents of the threads that serve a bus. Each thread adds and removes its own; that
+# needs no lock. A forked child serves none.
+_serving: Final[set[int]] = set()
+os.register_at_fork(after_in_child=_serving.clear)
+
+
+def in_callback() -> bool:
+    """Return True if the calling thread runs a callback, or else serves a bus."""
+    return _sync.get_ident() in _serving
 
 
 class StuckCallback:
@@ -110,9 +120,6 @@ class ThreadOwner(Protocol):
     def lifetime(self) -> Lifetime:
         """The time in which the bus may be used."""
 
-    def in_callback(self) -> bool:
-        """Return True if the calling thread runs a callback, or else serves a bus."""
-
     def deregister_tasks(self, thread: BusThread) -> None:
         """Deregister the tasks of a thread that has stopped."""
 
@@ -128,12 +135,10 @@ class BusThread(Uncopyable):
       that it hosts.
     """
 
-    # Lock: the thread that serves the tasks holds `_drive` meanwhile. A thread that
-    # takes over at the end blocks on it. It is the outermost lock: a thread that holds
-    # it may take others, but takes it only while holding none.
+    # Lock: the thread that serves the tasks holds `ThreadManager.driving` meanwhile. A
+    # thread that takes over at the end blocks on it. It is the outermost lock: a thread
+    # that holds it may take others, but takes it only while holding none.
     __slots__ = (
-        "_drive",
-        "_driver",
         "_ended",
         "_final",
         "_manager",
@@ -151,9 +156,6 @@ class BusThread(Uncopyable):
         self.stopped: bool = False
         self._final: bool = False
         self._ended: bool = False  # True once its tasks are deregistered
-        self._drive: Final[_thread.LockType] = _sync.Lock()
-        # The ident of the thread that holds ``_drive``.
-        self._driver: int | None = None
 
     def __repr__(self) -> str:
         state = " stopped" if self.stopped else ""
@@ -188,7 +190,7 @@ class BusThread(Uncopyable):
         """
         deadline = deadline_after(timeout)
         self._check_mine("poll")
-        return self._poll(remaining_s(deadline))
+        return self._poll(deadline)
 
     @guarded("call soon")
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -242,14 +244,14 @@ class BusThread(Uncopyable):
             UnknownTaskError: the thread is stopped meanwhile.
         """
         while not done():
-            rest_s = None if deadline is None else remaining_s(deadline)
+            late = deadline is not None and deadline <= _sync.monotonic()
             # Even with no time left, serve once the messages that have arrived.
-            self._poll(rest_s)
-            if rest_s == 0.0:
+            self._poll(deadline)
+            if late:
                 return bool(done())
         return True
 
-    def _poll(self, timeout: float | None) -> int:
+    def _poll(self, until: float | None) -> int:
         """Serve the unread messages once, as `ThreadManager.poll` does.
 
         Raises:
@@ -257,14 +259,17 @@ class BusThread(Uncopyable):
         """
         if self.stopped or self._owner.lifetime.foreign:
             self._check_takes_tasks()
-        with self._drive:
-            self._driver = _sync.get_ident()
+        served, manager = 0, self._manager
+        with manager.driving:
+            me = _sync.get_ident()
             try:
-                served = 0 if self.stopped else self._manager.poll(timeout)
+                _serving.add(me)
+                if not self.stopped:
+                    served = manager.poll(until)
                 if self.stopped and not self._ended:
                     self._end_locked()
             finally:
-                self._driver = None
+                _serving.discard(me)
         return served
 
     def _serve_to_the_end(self) -> None:
@@ -295,7 +300,7 @@ class BusThread(Uncopyable):
 
         Within a callback this does not wait: other threads may wait for the callback.
         """
-        waits = not self._owner.in_callback()
+        waits = not in_callback()
         stuck = StuckCallback(self._manager, self._owner.name)
         if self._thread is not None:
             if waits and self._thread is not _sync.current_thread():
@@ -303,22 +308,23 @@ class BusThread(Uncopyable):
                     self._thread.join(stuck.after_s)
                     stuck.check()
             return
+        driving = self._manager.driving
         wait_s = stuck.after_s if waits else -1
         # An iterator, as in `_sync.WithLock`: no interrupt comes between the step that
         # takes the lock and the `try`.
-        for taken in iter(partial(self._drive.acquire, waits, wait_s), None):
+        for taken in iter(partial(driving.acquire, waits, wait_s), None):
             if taken:
                 try:
                     self._run_locked()
                 finally:
-                    self._drive.release()
+                    driving.release()
                 return
             if not waits:
                 return  # the thread finds `stopped` set when this callback returns
             stuck.check()
 
     def _run(self) -> None:
-        with self._drive:
+        with self._manager.driving:
             self._run_locked()
 
     def _run_locked(self) -> None:
@@ -326,14 +332,16 @@ class BusThread(Uncopyable):
 
         Any thread may call this for a stopped thread.
         """
-        self._driver = _sync.get_ident()
+        me, nested = _sync.get_ident(), in_callback()
         try:
+            _serving.add(me)
             if not self.stopped:
                 self._manager.run()
             if not self._ended:
                 self._end_locked()
         finally:
-            self._driver = None
+            if not nested:  # else a callback ends another thread
+                _serving.discard(me)
 
     def _end_locked(self) -> None:
         """End the thread, which is stopped: deregister its tasks."""
@@ -343,7 +351,7 @@ class BusThread(Uncopyable):
         self._ended = True
 
     def _check_mine(self, act: str) -> None:
-        if self._owner.in_callback():
+        if in_callback():
             msg = (
                 f"cannot {act} within a callback: a thread that serves tasks does not"
                 " wait; return from the callback, or do it in another thread"

@@ -100,15 +100,6 @@ class BusThreads:
         with self.lock:
             return [thread._manager for thread in self.running]
 
-    def in_callback(self) -> bool:
-        """Return True if the calling thread runs a callback, or else serves a bus."""
-        me, own = _sync.get_ident(), self._bus
-        for bus in (own, *own._others.values()):
-            for thread in bus._threads.running.copy():
-                if thread._driver == me:
-                    return True
-        return False
-
     def check_own(self, thread: BusThread) -> None:
         """Raise unless the argument is one of these threads, or was one."""
         check_instance("thread", thread, BusThread)

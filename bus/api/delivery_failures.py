@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from bus.api.run_callback import run_callback
 from bus.errors import BusError, MovedError
+from bus.kernel.tasks.actions import Answer
 from bus.model.message import Kind, Undelivered
-from bus.process.mailbox import Answer, RepeatedAnswer, Returned
+from bus.process.mailbox import RepeatedAnswer, Returned
 from queuebroker import _sync
 
 if TYPE_CHECKING:

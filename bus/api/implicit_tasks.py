@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
+from bus.api.bus_thread import in_callback
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.features import await_binding, listen
 from bus.model.address import Address, names_any_machine
@@ -83,15 +84,6 @@ class ImplicitTasks:
             task = self._mine.task = self._private_task(self._bus.here())
         return task
 
-    def waiting_task(self, act: str) -> Task:
-        """Return the implicit task of the calling thread, for a call that blocks.
-
-        Raises:
-            RuntimeError: called within a callback.
-        """
-        self.check_may_wait(act)
-        return self.task()
-
     def subscriber(self, *, wait: bool) -> Task:
         """Register a task for one subscription, in the bus's default thread.
 
@@ -154,7 +146,7 @@ class ImplicitTasks:
             bus._lifetime.check()
         if bus._orphans.waiting:
             bus._orphans.deregister()
-        if bus._threads.in_callback():
+        if in_callback():
             msg = (
                 f"cannot {act} within a callback, whose thread may have to answer:"
                 f" use {_REMEDIES[act]}"

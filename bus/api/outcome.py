@@ -10,9 +10,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from bus.api.arguments import UNSET, Unset, deadline_after, wrong_type
+from bus.api.arguments import UNSET, Unset, deadline_after
 from bus.api.questions import why_unread
 from bus.errors import BusError, CommandTimeoutError, UnknownTaskError
+from bus.kernel.tasks.actions import Answer
 from bus.model.address import SYSTEM, Address
 from bus.model.message import Incoming, Response
 from queuebroker import _sync
@@ -42,21 +43,19 @@ class AwaitedOutcome(Generic[T]):
         serves: False if the caller sleeps even if its thread hosts the task.
 
     Attributes:
-        in_host_thread: True if the calling thread hosts the task.
         parker: the lock on which the caller sleeps; None if it serves its tasks.
         outcome: the outcome; None until there is one.
     """
 
-    __slots__ = ("_entry", "_host", "in_host_thread", "outcome", "parker")
+    __slots__ = ("_entry", "_host", "outcome", "parker")
 
     def __init__(
         self, entry: Entry, host: ThreadManager, *, serves: bool = True
     ) -> None:
         self._entry: Final = entry
         self._host: Final = host
-        self.in_host_thread: Final = host.ident == _sync.get_ident()
         self.parker: Final[_thread.LockType | None] = (
-            None if self.in_host_thread and serves else taken_lock()
+            None if serves and host.ident == _sync.get_ident() else taken_lock()
         )
         self.outcome: T | None = None
 
@@ -147,40 +146,34 @@ def call(
         UnknownTaskError: the calling task deregisters meanwhile.
         BusError: the command failed.
     """
-    if not isinstance(to, (str, Address)):
-        raise wrong_type("to", "a name or an Address", to)
     if timeout is UNSET:
-        timeout = sender.bus._config.command_timeout_s
+        timeout = sender._config.command_timeout_s
     deadline = deadline_after(timeout)
     host, entry = sender.require_host(), sender._entry
     awaited = Call(entry, host)
-    callback = awaited.on_outcome  # one bound method: `cancel_for` compares by identity
-    questions = sender.asker.questions
     error: BusError | None = None
     try:
-        if awaited.in_host_thread:
-            host.waits_next = True  # withdrawn below, if interrupted
-        question = sender.ask(
-            *(to, payload, bus, callback, timeout, deadline, awaited.wake),
-            direct=not awaited.in_host_thread,
-        )
         if awaited.parker is None:
-            thread: BusThread = host.thread
+            host.waits_next = True  # withdrawn below, if interrupted
+        question = sender.ask(to, payload, bus, timeout, deadline, awaited)
+        if awaited.parker is None:
             while True:
                 if awaited.outcome is not None or entry.host is None:
                     break
+                if deadline is not None and deadline <= _sync.monotonic():
+                    sender.asker.post_timeout(question)
+                    deadline = None
                 # A plain statement before the jump back: see `_sync.Lock`.
-                thread._poll(None)
+                host.thread._poll(deadline)
         else:
-            error = awaited.park(question, questions, deadline)
+            error = awaited.park(question, sender.asker.questions, deadline)
         if awaited.outcome is None:
-            questions.cancel(question)
+            sender.asker.questions.cancel(question)
     except BaseException:
-        if awaited.in_host_thread and host.is_owner():
+        if awaited.parker is None and host.is_owner():
             host.return_lease()
-        # An interrupt may precede the assignment of the question, so it is looked up by
-        # its callback.
-        questions.cancel_for(callback)
+        # An interrupt may precede the assignment of the question.
+        sender.asker.questions.cancel_for(awaited)
         raise
     response = awaited.outcome
     if response is not None and response.error is None:
@@ -222,7 +215,7 @@ def _explained(
     return CommandTimeoutError(error.name, error.timeout_s, text)
 
 
-class Call(AwaitedOutcome[Response]):
+class Call(AwaitedOutcome[Answer | Response]):
     """A command, and the wait of its caller for the answer; used once."""
 
     __slots__ = ()

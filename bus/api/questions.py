@@ -13,16 +13,16 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
 from bus.api.run_callback import run_callback
 from bus.errors import BusError, CommandTimeoutError, UnknownTaskError, UnresolvedError
+from bus.kernel.tasks.actions import Answer
 from bus.model.address import Address
 from bus.model.events import BusReason
 from bus.model.message import Incoming, Response
-from bus.process.mailbox import Answer
 from bus.process.thread_manager import call_in_host_thread
 from queuebroker import _sync
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bus.process.router import Router
     from bus.process.thread_manager import ThreadManager
 
-__all__ = ["Asker", "Question", "Questions", "why_unanswered", "why_unread"]
+__all__ = ["Asker", "Caller", "Question", "Questions", "why_unanswered", "why_unread"]
 
 _BUSY_S: Final = 0.05  # a callback that has run for less is not worth a mention
 
@@ -80,31 +80,42 @@ def why_unread(asker: Entry) -> str:
     )
 
 
+class Caller(Protocol):
+    """A call that waits for an answer; `bus.api.outcome.Call` implements it."""
+
+    @property
+    def parker(self) -> _thread.LockType | None:
+        """The lock on which it sleeps; None if it serves the tasks of its thread."""
+
+    def on_outcome(self, outcome: Answer | Response) -> None:
+        """Store the outcome and wake the caller."""
+
+    def wake(self) -> None:
+        """Wake the caller, which checks whether its task is still registered."""
+
+
 class Question(Struct, eq=False):
     """A question to one addressee, or to all subscribers of a notification.
 
-    to: the name of the addressee, as sent; None for all subscribers.
+    to: the name or the address of the addressee, as sent; None for all subscribers.
     bus: the bus of the addressee.
     callback, reference: the callback of the asker, and its reference.
     message: the message sent; None if there are several.
     timeout_s, deadline: the time to wait, in seconds, and its end on the monotonic
       clock in seconds; None for no limit.
-    on_asker_gone: called to wake a waiting caller if the asker deregisters while this
-      is open.
-    direct: True if ``callback`` is not one of the asker's, but wakes a caller that
-      waits in another thread; any thread may call it.
+    caller: the call that waits for the answer, and whose method ``callback`` is; None
+      if the callback is one of the asker's.
     answers: the number of answers received that were not the final one.
     """
 
-    to: str | None
+    to: str | Address | None
     bus: str
     callback: Callable[[Response], object]
     reference: Any
     timeout_s: float | None
     deadline: float | None
     message: Incoming | None = None
-    on_asker_gone: Callable[[], object] | None = None
-    direct: bool = False
+    caller: Caller | None = None
     answers: int = 0
 
     def addressee(self, machine: str | None) -> Address | None:
@@ -114,7 +125,7 @@ class Question(Struct, eq=False):
         """
         if self.to is None:
             return None
-        address = Address.parse(self.to)
+        address = Address.parse(str(self.to))
         return Address(address.module, machine=address.machine or machine, bus=self.bus)
 
     def timeout_error(self) -> BusError | None:
@@ -128,9 +139,9 @@ class Question(Struct, eq=False):
         if self.message is not None and self.message._to is None:
             # No task has had that name the whole time (BUS-ROUTE-19).
             elsewhere = str(self.message._name).startswith("ism://")
-            return UnresolvedError(self.to, self.timeout_s, elsewhere=elsewhere)
+            return UnresolvedError(str(self.to), self.timeout_s, elsewhere=elsewhere)
         why = "" if self.message is None else why_unanswered(self.message._to)
-        return CommandTimeoutError(self.to, self.timeout_s, why)
+        return CommandTimeoutError(str(self.to), self.timeout_s, why)
 
 
 class Questions:
@@ -171,7 +182,8 @@ class Questions:
                 return None
             number = next(self._numbers)
             self.open[number] = question
-            if question.deadline is not None:
+            # A call that waits checks its deadline itself.
+            if question.deadline is not None and question.caller is None:
                 heapq.heappush(self._deadlines, (question.deadline, number))
         return number
 
@@ -180,28 +192,23 @@ class Questions:
 
         Return None if the question is closed: the answer is late.
         """
+        if final:
+            return self.close(number)
         with self._lock:
             question = self.open.get(number)
-            if question is None:
-                return None
-            if final:
-                del self.open[number]
-                deadlines = self._deadlines
-                # Mostly the only one, so removed without a call of `_prune_locked`.
-                if deadlines and deadlines[0][1] == number:
-                    heapq.heappop(deadlines)
-                    if deadlines:
-                        self._prune_locked()
-            else:
+            if question is not None:
                 question.answers += 1
-        return question
+            return question
 
     def close(self, number: int) -> Question | None:
-        """Close a question without an answer and return it; None if it was closed."""
+        """Close a question and return it; return None if it was closed."""
         with self._lock:
             question = self.open.pop(number, None)
-            self._prune_locked()
-        return question
+            if self.open:
+                self._prune_locked()
+            else:
+                self._deadlines.clear()
+            return question
 
     def cancel(self, question: Question) -> bool:
         """Close the question of a command; return False if it was closed.
@@ -215,13 +222,13 @@ class Questions:
         message._deadline = 0.0
         return True
 
-    def cancel_for(self, callback: Callable[[Response], object]) -> None:
-        """Cancel the questions with a callback that is not used again."""
+    def cancel_for(self, caller: Caller) -> None:
+        """Cancel the questions of a call that has ended."""
         with self._lock:
             closed = {
                 number: question
                 for number, question in self.open.items()
-                if question.callback is callback
+                if question.caller is caller
             }
             for number in closed:
                 del self.open[number]
@@ -345,16 +352,15 @@ class Asker:
         question = self.questions.open.get(answer.number)
         if (
             question is None
-            or question.on_asker_gone is None  # no caller waits
-            or question.direct is here
+            or (caller := question.caller) is None
+            or (caller.parker is None) is not here
+            or self.questions.close(answer.number) is None  # just now: it is late
         ):
             return False
-        question = self.questions.answer(answer.number, final=answer.final)
-        if question is None:
-            return False  # it has just closed, so the answer is late
         if answer._trace is not None:
             answer._trace.record_accepted(self.entry.id.number)
-        question.callback(self._response(question, answer))
+            answer._trace.record_delivered()
+        caller.on_outcome(answer)
         return True
 
     # Called in the thread that hosts the task.
@@ -378,15 +384,17 @@ class Asker:
     def _on_timeout(self) -> None:
         self.armed = None
         for number, question in self.questions.due(_sync.monotonic()):
-            self._router.post(
-                _Timeout(
-                    _to=self.entry,
-                    number=number,
-                    responder=None,
-                    error=question.timeout_error(),
-                )
-            )
+            self._post_timeout(number, question)
         self._arm_in(self.entry.host)
+
+    def post_timeout(self, question: Question) -> None:
+        """Post the timeout of a call, behind the answers that have arrived."""
+        assert question.message is not None
+        self._post_timeout(question.message._id, question)
+
+    def _post_timeout(self, number: int, question: Question) -> None:
+        error = question.timeout_error()
+        self._router.post(_Timeout(self.entry, number, None, error=error))
 
     def on_answer(self, answer: Answer) -> None:
         """Resolve the question of an answer, or count the answer as late."""
@@ -426,6 +434,6 @@ class Asker:
     def on_deregistered(self) -> None:
         """Close all questions, and wake the callers that wait for their answers."""
         for question in self.questions.close_all():
-            if question.on_asker_gone is not None:
-                question.on_asker_gone()
+            if question.caller is not None:
+                question.caller.wake()
         self.questions.forget_left()

@@ -23,12 +23,12 @@ from bus.errors import (
     RemoteError,
     UnknownTaskError,
 )
+from bus.kernel.tasks.actions import Answer
 from bus.kernel.trace import dropped_by
 from bus.model.error_text import error_text_of, fitting
 from bus.model.events import BusReason
 from bus.model.message import NOREPLY, Incoming, Kind
 from bus.model.payload import freeze_within
-from bus.process.mailbox import Answer
 from bus.process.verdict import Verdict
 from queuebroker import _sync
 
@@ -89,20 +89,25 @@ class Responder:
             return
         if message._answered:
             raise AlreadyAnsweredError(entry.name)
-        asker, router = message._source, self._router
-        if asker.remote and asker.address.bus != entry.address.bus:
-            router = self._router_to(str(asker.address.bus))
+        self.answer(message, payload, error)
+
+    def answer(self, message: Incoming, payload: Any, error: str | None) -> None:
+        """Answer a message whose answer is still wanted."""
+        entry, asker, router = message._to, message._source, self._router
         config = self._config
         limit = config.message_bytes_max
         frozen, size = freeze_within(payload, limit, config.encoders)
         if error is not None:
             error = fitting(error, limit)
-        message._answered = True
         if asker.remote:
+            if asker.address.bus != entry.address.bus:
+                router = self._router_to(str(asker.address.bus))
             comm = router.exchange.comm
             assert comm is not None
+            message._answered = True
             comm.answer(message, frozen, error)
             return
+        message._answered = True
         trace: Trace | None = message._trace
         wanted = router.deliver_answer(
             Answer(
@@ -187,7 +192,7 @@ class Receiver:
         self._reference = reference
         self.on_leave: Callable[[], Any] | None = None
         self.account: Final = account
-        self.asker: Final = Asker(router, self)
+        self.asker: Final[Asker] = Asker(router, self)
         self.questions: Final[Questions] = self.asker.questions
         self.try_deliver_directly: Final = self.asker.try_deliver_directly
         self._bus: Final = bus
@@ -327,12 +332,13 @@ class Receiver:
     def _extract(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""
         host: ThreadManager = message._to.host
-        if not message._account.extract(message, host.inbox.lock):
+        inbox = host.inbox
+        if not message._account.extract(message, inbox.lock):
             return False
         if message._trace is not None:
             message._trace.record_extracted()
-        if host.inbox.room.asleep:
-            host.inbox.wake_senders()
+        if inbox.room.asleep:
+            inbox.wake_senders()
         if (comm := self._exchange.comm) is not None:
             comm.on_extracted(message)
         deadline = message._deadline
@@ -363,7 +369,7 @@ class Receiver:
                 return
             host.waits_next = True
             try:
-                self.responder.respond(message, answer)
+                self.responder.answer(message, answer, None)
             finally:
                 host.waits_next = False  # the next callback may come before it waits
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)

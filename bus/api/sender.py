@@ -15,10 +15,12 @@ from bus.api.arguments import (
     answer_timeout,
     check_optional_callback,
     deadline_after,
+    wrong_type,
 )
 from bus.api.questions import Question, Questions
 from bus.api.reentry import MAIN, enter, guarded
 from bus.errors import BusFullError, UnknownTaskError
+from bus.model.address import Address
 from bus.model.message import Incoming, Kind
 from bus.model.payload import freeze_within, own_copy
 from bus.process.send_batch import PAYLOAD_MAX
@@ -30,12 +32,11 @@ if TYPE_CHECKING:
 
     from bus.api.arguments import Unset
     from bus.api.lifetime import Lifetime
-    from bus.api.questions import Asker
+    from bus.api.questions import Asker, Caller
     from bus.api.receiver import Receiver
     from bus.api.task_owner import TaskOwner
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.trace import Tracer
-    from bus.model.address import Address
     from bus.model.config import BusConfig
     from bus.model.message import Response
     from bus.process.exchange import Exchange
@@ -294,29 +295,31 @@ class Sender:
         to: str | Address,
         payload: Any,
         bus: str | None,
-        on_response: Callable[[Response], object],
         timeout: float | None,
         deadline: float | None,
-        on_asker_gone: Callable[[], object],
-        *,
-        direct: bool,
+        caller: Caller,
     ) -> Question:
         """Send a command to one task, for a caller that waits for the answer.
-
-        on_asker_gone, direct: as `Question.on_asker_gone` and `Question.direct`.
 
         Raises:
             BusFullError: as `Task.command`; then the question is closed.
         """
-        name, there, entry = "", self.bus, None
-        if bus is None and type(to) is str:  # as in `_route`, which finds it, too
-            name, entry = to, self._exchange.find(to)
-        if entry is None:
+        there = self.bus
+        if (
+            bus is None  # as in `_route`, which finds it, too
+            and type(to) is str
+            and (entry := self._exchange.find(to)) is not None
+        ):
+            name = to
+        else:
+            if not isinstance(to, (str, Address)):
+                raise wrong_type("to", "a name or an Address", to)
+            entry = None
             name, there = there._route(to, bus)
         config = self._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         message = Incoming(
-            Kind.COMMAND,
+            _COMMAND,
             frozen,
             None,
             self._entry,
@@ -329,18 +332,17 @@ class Sender:
         if self._tracer is not None:
             message._trace = self._tracer.command(size)
         question = Question(
-            str(to),
+            to,
             there.name,
-            on_response,
+            caller.on_outcome,
             None,
             timeout,
             deadline,
             message,
-            on_asker_gone,
-            direct,
+            caller,
         )
-        asker = self.asker
-        number = asker.questions.ask(question)
+        questions = self.asker.questions
+        number = questions.ask(question)
         if number is None:
             raise UnknownTaskError(self._entry.name)
         message._id = number
@@ -349,11 +351,8 @@ class Sender:
             if entry is None or not router.post(message):
                 router.send(message)
         except BusFullError:
-            asker.questions.close(number)
+            questions.close(number)
             raise
-        armed = asker.armed
-        if deadline is not None and (armed is None or deadline < armed):  # see `arm`
-            asker.arm(deadline)
         return question
 
     # Notifications.

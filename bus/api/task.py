@@ -17,7 +17,7 @@ from bus.api.arguments import (
     deadline_after,
     new_address,
 )
-from bus.api.bus_thread import BusThread
+from bus.api.bus_thread import BusThread, in_callback
 from bus.api.outcome import await_command, call
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
@@ -223,7 +223,7 @@ class Task(Uncopyable):
             UnknownTaskError: this task is deregistered, before the call or during it.
             BusError: the command failed.
         """
-        if self._bus._threads.in_callback():
+        if in_callback():
             msg = (
                 f"cannot call {str(to)!r} within a callback, whose thread may have to"
                 " answer: use command(on_response=)"

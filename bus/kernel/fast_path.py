@@ -27,7 +27,7 @@ from bus.kernel.peer.session import milliseconds_left
 from bus.kernel.relays import Proxy
 from bus.kernel.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.kernel.streams.receipts import Receipt, Receipts
-from bus.kernel.tasks.actions import Post, Reply
+from bus.kernel.tasks.actions import Answer, Post
 from bus.kernel.tasks.runs import OutboundRun, pack_payload
 from bus.kernel.wire import (
     FAILED,
@@ -381,7 +381,7 @@ class FastPath:
         if answers:
             asker, source = ends.target, relay.entry.address
             assert asker is not None
-            todo.append(Reply(asker, single.id, source, payload, None, final=True))
+            todo.append(Answer(asker, single.id, source, payload))
             # First: a request that is answered needs no deadline once it is extracted.
             relay.on_answer(asker, single.id)
         elif ends.audience:

@@ -231,17 +231,19 @@ def freeze_within(
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
     """
-    if type(payload) is bytes:  # the most common case, and the one that is benchmarked
-        frozen: Payload = payload
-        size = size_with_length(len(payload))
-    elif type(payload) is Loan:
+    kind = type(payload)
+    frozen: Payload
+    if kind is bytes:  # the most common case, and the one that is benchmarked
+        frozen, size = payload, size_with_length(len(payload))
+    elif kind is Loan:
         # Checked first: a loan that is refused here can still be sent elsewhere.
         size = size_with_length(payload.nbytes)
         if size > limit:
             raise MessageTooLargeError(size, limit)
         return payload._send(), size
-    elif type(payload) is dict and (flat := _flat(payload)) is not None:
-        frozen, size = flat
+    # A copy, in one step: another thread may change the dict meanwhile.
+    elif kind is dict and (size := _flat_size(copy := dict(payload))):
+        frozen = copy
     else:
         frozen = freeze(payload, encoders)
         size = size_of(frozen)
@@ -250,22 +252,21 @@ def freeze_within(
     return frozen, size
 
 
-def _flat(payload: dict[Any, Any]) -> tuple[Payload, int] | None:
-    """Freeze a dict of numbers and text, in three steps of C; return it with its size.
+def _flat_size(items: dict[Any, Any]) -> int:
+    """Return the size of a dict of numbers and text, which stands as it is.
 
-    None if it is not so simple, or cannot be sent: then `freeze` decides. These types
-    have no encoder. Bytes may be long, and would be copied.
+    0 if it is not so simple, or cannot be sent: then `freeze` decides. These types have
+    no encoder. Bytes may be long, and would be copied.
     """
-    items = dict(payload)  # first, in one step: another thread may change it meanwhile
     if not (
         _NUMBERS_AND_TEXT.issuperset(map(type, items.values()))
         and _TEXT.issuperset(map(type, items))
     ):
-        return None
+        return 0
     try:
-        return items, len(ENCODER.encode(items))
+        return len(ENCODER.encode(items))
     except (UnicodeEncodeError, OverflowError):
-        return None
+        return 0
 
 
 def _stands(value: Any) -> bool:
@@ -524,12 +525,12 @@ def decode(data: bytes | memoryview) -> Payload:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"payload cannot be decoded: {error}") from error
     kind = type(value)
-    if kind in _PLAIN or (
+    if (
         # The most common payload of a lone message: checked without a call.
         kind is dict
         and _PLAIN.issuperset(map(type, value.values()))
         and _TEXT.issuperset(map(type, value))
-    ):
+    ) or kind in _PLAIN:
         return value  # type: ignore[no-any-return]  # frozen already
     return _sealed(value, 0)
 

@@ -365,7 +365,10 @@ class Account:
             self._reading = None
 
     def _over(self) -> bool:
+        # Too high while a run is being read, and never too low.
         unread = self._outside + self._inside - self.extracted - self._dropped
+        if unread <= 1:
+            return False  # an empty account accepts any one message
         if self._reading is not None:
             unread = self.unread
         most = self._outside_bytes + self._inside_bytes - self.extracted_bytes

@@ -68,14 +68,14 @@ class AcknowledgementTracker:
 
         In an exchange the answer to the message will acknowledge it.
         """
-        receipt = message._receipt
-        self._taken.append((receipt, message._number, 1, message._size))
-        self._bytes += message._size
+        receipt, size, taken = message._receipt, message._size, self._taken
+        taken.append((receipt, message._number, 1, size))
+        self._bytes += size
         # Called for each message: `_is_much` is inlined unless a run is being read.
         return (
             not (self.wakes_soon or receipt.peer.acks.in_exchange)
             or self._bytes >= self._bytes_max
-            or len(self._taken) >= self._messages_max
+            or len(taken) >= self._messages_max
             or (bool(self._reading) and self._is_much())
         )
 

@@ -17,10 +17,10 @@ from bus.errors import HorizonError
 from bus.kernel.remote_manager import RemoteManager
 from bus.kernel.tasks.actions import (
     Action,
+    Answer,
     Dial,
     HangUp,
     Post,
-    Reply,
     Resume,
     Send,
     Vacate,
@@ -32,7 +32,6 @@ from bus.process.failures import InternalErrors, PeerLog
 from bus.process.fast_path_driver import FastPathDriver
 from bus.process.inbound_delivery import InboundDelivery
 from bus.process.link_pool import LinkPool, LinkSetup
-from bus.process.mailbox import answer_of
 from bus.process.relay_outbox import RelayOutbox
 from bus.process.rounds import Rounds
 from bus.process.verdict import JoinState
@@ -361,10 +360,10 @@ class CommThread:
 
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
-        urgent = message._receipt is not None and self._acknowledgement_tracker.note(
-            message
-        )
-        if urgent:
+        if (
+            message._receipt is not None  # from another process
+            and self._acknowledgement_tracker.note(message)
+        ):
             self._rounds.wake()
         if self._inbound_delivery.holds(message._to):
             self._resume_if_half_free(message._to, message._account)
@@ -421,8 +420,8 @@ class CommThread:
                 self._inbound_delivery.deliver(entry, messages)
             case Resume(entry):
                 self._inbound_delivery.resume(entry)
-            case Reply():
-                self._inbound_delivery.answer(action.entry, answer_of(action))
+            case Answer():
+                self._inbound_delivery.answer(action)
             case Vacate(entry, messages, final):
                 self._relay_outbox.ask(
                     lambda: self._vacate(entry, messages, final=final)

@@ -4,11 +4,11 @@ The manager decides under ``_lock`` and returns actions; the exchange executes t
 after it has released the lock. Messages to known names need no decision: the `Router`
 posts them without ``_lock``.
 
-Lock order: a serving thread holds ``BusThread._drive`` and ``ThreadManager.driving``,
-and on the fast path also ``Rounds.hold``. ``_lock`` and the locks of inboxes come after
-these. A thread holds one of the latter at a time, except that `try_deliver_now` takes
-the lock of an inbox, and that of a task's questions, under ``_lock``; no thread takes
-``_lock`` under one of these.
+Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
+``Rounds.hold``. ``_lock`` and the locks of inboxes come after these. A thread holds one
+of the latter at a time, except that `try_deliver_now` takes the lock of an inbox, and
+that of a task's questions, under ``_lock``; no thread takes ``_lock`` under one of
+these.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from bus.errors import BusError, HorizonError
 from bus.kernel.tasks.actions import (
     Action,
+    Answer,
     Confirm,
     Evict,
     Fail,
     Open,
     Post,
-    Reply,
     Settled,
 )
 from bus.kernel.trace import Tracer
 from bus.model.message import Incoming
 from bus.process.failures import CallbackFailures
-from bus.process.mailbox import answer_of
 from bus.process.parked_expiry import ParkedExpiry
 from bus.process.registration import Emptying, Opening, RegistrationAttempt, undoable
 from bus.process.thread_manager import call_in_host_thread
@@ -191,30 +190,17 @@ class Exchange:
             first = not (todo or self._acting)
             if not link.receive(frame, _sync.monotonic(), todo, answers_only=host.main):
                 return FastDelivery.REFUSED
-            if first and self._try_accept(host, todo[0]):
+            if first and (
+                host.accept_answer(action)
+                if type(action := todo[0]) is Answer
+                else host.accept(action, self.comm)
+            ):
                 # If an interrupt precedes this line, the answer is delivered twice,
                 # which is harmless. Only the main thread can be interrupted, and it
                 # accepts nothing but answers here.
                 del todo[0]
                 return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
             return FastDelivery.QUEUED
-
-    def _try_accept(self, host: ThreadManager, action: Action) -> bool:
-        if type(action) is Reply:
-            return host.accept(answer_of(action))
-        assert type(action) is Post
-        assert self.comm is not None
-        [message] = action.messages
-        assert type(message) is Incoming
-        if message.gap or self.comm.holds(action.entry):
-            return False  # `InboundDelivery` counts the gap
-        subscriptions = message.subscriptions
-        message._account = (
-            subscriptions[0]._account
-            if subscriptions
-            else action.entry.mailbox.client.account
-        )
-        return host.accept(message)
 
     def decide_remote(self, event: Callable[[], Any]) -> None:
         """Pass the manager an event that only affects other processes."""
@@ -395,7 +381,7 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # The action was not begun, so it goes back. Only a reply, a report, a
+                # The action was not begun, so it goes back. Only an answer, a report, a
                 # confirmation or a feature's action may have begun: to repeat it is
                 # harmless.
                 if self._taken is not None and mine:
@@ -407,7 +393,7 @@ class Exchange:
             raise
 
     def _do(self, action: Action) -> None:  # a dispatch table
-        if type(action) is Reply:
+        if type(action) is Answer:
             assert self.comm is not None
             self.comm.do(action)
             self._taken = None

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.kernel.streams.incoming_streams import Horizons
+    from bus.kernel.tasks.actions import Answer
     from bus.kernel.tasks.routing_table import Entry
     from bus.process.account import Account
-    from bus.process.mailbox import Answer
 
 __all__ = ["InboundDelivery"]
 
@@ -146,10 +146,11 @@ class InboundDelivery:
         ):
             held.drop(message)
 
-    def answer(self, entry: Entry, answer: Answer) -> None:
-        """Give an answer to a task, as `Router.deliver_answer` does."""
+    def answer(self, answer: Answer) -> None:
+        """Give an answer to its task, as `Router.deliver_answer` does."""
         if self._horizons is not None and self._horizons.failed:
             return
+        entry: Entry = answer._to
         host = entry.host
         if (
             host is not None

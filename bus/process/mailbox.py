@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from bus.errors import BusError
-from bus.kernel.tasks.actions import Reply
-from bus.model.address import Address
+from bus.kernel.tasks.actions import Answer
 from bus.model.message import Undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.errors import BusError
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.tasks.runs import InboundRun
     from bus.model.events import BusReason
@@ -31,14 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DROPPED_MIN",
-    "Answer",
     "Client",
     "Delivery",
     "Host",
     "Mailbox",
     "RepeatedAnswer",
     "Returned",
-    "answer_of",
     "without_dropped",
 ]
 
@@ -53,26 +50,6 @@ class Delivery(Protocol):
     _to: Any
     _account: Any
     _trace: Any
-
-
-class Answer(msgspec.Struct, eq=False, kw_only=True):
-    """The outcome of a question, for the asker.
-
-    number: the number of the asker's question.
-    responder: the address of the answering task; None if no task answered.
-    payload, error: the answer, or the reason why there is none.
-    final: False for one of several answers to a notification.
-    _trace: the trace, as in a message.
-    """
-
-    _to: Any
-    number: int
-    responder: Address | None
-    payload: Any = None
-    error: BusError | None = None
-    final: bool = True
-    _account: None = None
-    _trace: Any = None
 
 
 class RepeatedAnswer(Answer, eq=False, kw_only=True):
@@ -98,19 +75,6 @@ class Returned(msgspec.Struct, eq=False, kw_only=True):
     def deliver(self, receiver: Any) -> None:
         """Call the callback of the task that sent the command."""
         receiver.delivery_failures.on_returned(self, receiver)
-
-
-def answer_of(reply: Reply) -> Answer:
-    """Return the answer for a local task from a reply received over a link."""
-    return Answer(
-        _to=reply.entry,
-        number=reply.number,
-        responder=reply.responder,
-        payload=reply.payload,
-        error=reply.error,
-        final=reply.final,
-        _trace=reply.trace,
-    )
 
 
 # The minimum number of dropped messages for which removing them is worth the scan.

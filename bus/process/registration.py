@@ -11,10 +11,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bus.errors import UnknownTaskError
+from bus.kernel.tasks.actions import Answer
 from bus.model.message import Incoming
 from bus.process.account import Admission
 from bus.process.inbox import report_dropped
-from bus.process.mailbox import Answer, Mailbox
+from bus.process.mailbox import Mailbox
 from queuebroker import _sync
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.errors import BusFullError
+    from bus.kernel.tasks.actions import Answer
     from bus.kernel.tasks.routing_table import Entry
     from bus.process.exchange import Exchange
-    from bus.process.mailbox import Answer, Client, Delivery
+    from bus.process.mailbox import Client, Delivery
     from bus.process.thread_manager import ThreadManager
 
 __all__ = ["Router"]

@@ -99,7 +99,9 @@ class Scheduler:
 
     def put(self, mailbox: Mailbox, item: Any) -> None:
         """Put an item into a mailbox."""
-        items = mailbox.begin() if mailbox.items is None else mailbox.items
+        items = mailbox.items
+        if items is None:
+            items = mailbox.begin()
         items.append(item)
         if not (mailbox.ready or mailbox.held):
             mailbox.ready = True
@@ -136,16 +138,15 @@ class Scheduler:
             item = items.popleft()
         else:
             item = self._next(mailbox, now)
-        if item is None:
-            mailbox.ready = False
-            ready.popleft()
-            return
-        if type(item) is InboundRun:
-            ready.rotate(-1)
-            self._read(mailbox, item, now + slice_s)
-            return
-        assert mailbox.items is not None  # there was something
-        if mailbox.items:
+            if item is None:
+                mailbox.ready = False
+                ready.popleft()
+                return
+            if type(item) is InboundRun:
+                ready.rotate(-1)
+                self._read(mailbox, item, now + slice_s)
+                return
+        if items:
             ready.rotate(-1)
         else:
             mailbox.ready = False

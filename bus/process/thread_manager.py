@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from bus.kernel.tasks.actions import Answer
 from bus.kernel.tasks.runs import InboundRun
 from bus.model.message import Incoming
 from bus.process.account import Admission
 from bus.process.failures import InternalErrors
 from bus.process.inbox import Inbox, report_dropped
-from bus.process.mailbox import Answer, Mailbox
+from bus.process.mailbox import Mailbox
 from bus.process.scheduler import Scheduler
 from queuebroker import _sync
 
@@ -145,8 +146,8 @@ class ThreadManager:
         waiting: True while the thread waits on the fast path. Its actions then serve
           the whole process and are not between two callbacks, so nothing is done to
           its own tasks at once.
-        driving: the lock that a thread holds while it serves. A thread that takes over
-          acquires it first.
+        driving: the lock that a thread holds while it serves; its caller takes it. A
+          thread that takes over acquires it first.
         on_internal_error: called after an error of the code of the bus in `run`.
         ended: True if no thread serves the manager any more.
         thread: the `bus.api.bus_thread.BusThread` whose manager this is.
@@ -283,10 +284,9 @@ class ThreadManager:
     # Called in the thread itself.
 
     def adopt(self) -> None:
-        """Make the calling thread the owner; wait until no other thread serves."""
-        with self.driving:
-            self.main = _sync.may_be_interrupted()
-            self.ident = _sync.get_ident()
+        """Make the calling thread the owner; no other thread serves."""
+        self.main = _sync.may_be_interrupted()
+        self.ident = _sync.get_ident()
 
     def run(self) -> None:
         """Serve until stopped; an internal error ends only the step in which it occurs.
@@ -302,11 +302,10 @@ class ThreadManager:
                 again, failed = failed, False
                 if again and self.on_internal_error is not None:
                     self.on_internal_error()
-                with self.driving:
-                    assert self.ident == _sync.get_ident()
-                    self._serve(None)
-                    if self._ready:
-                        self._serve_on()
+                assert self.ident == _sync.get_ident()
+                self._serve(None)
+                if self._ready:
+                    self._serve_on()
                 if again:
                     errors.on_success()
             except Exception as error:  # of the bus: a callback contains its own
@@ -316,20 +315,19 @@ class ThreadManager:
                 errors.on_error(error)
         self.return_lease()
 
-    def poll(self, timeout: float | None) -> int:
-        """Serve the items that are here, waiting at most ``timeout`` seconds for one.
+    def poll(self, until: float | None) -> int:
+        """Serve the items that are here; wait for one until a deadline.
 
-        None waits without limit. Return the number of callbacks run. The next call
-        serves the items that these callbacks cause in this thread.
+        until: on the monotonic clock in seconds; None for no limit, 0 for no wait.
+
+        Return the number of callbacks run. The next call serves the items that these
+        callbacks cause in this thread.
         """
-        with self.driving:
-            assert self.ident == _sync.get_ident()
-            until = None if timeout is None else _sync.monotonic() + timeout
-            try:
-                return self._serve(until)
-            finally:
-                if self.waits_next or self.leased is not None:
-                    self.return_lease()
+        try:
+            return self._serve(until)
+        finally:
+            if self.leased is not None:
+                self.return_lease()
 
     def return_lease(self) -> None:
         """Release the read lease of the fast path, since there is other work."""
@@ -338,23 +336,27 @@ class ThreadManager:
             self.leased.return_lease(self)
             self.leased = None  # last: after an interrupt the next call repeats this
 
-    def pending(self) -> bool:
-        """Return True if there is work: ready tasks, requests, or items."""
-        return bool(self._ready or self._requests or self.inbox.items)
+    def pending(self) -> object:
+        """Return a true value if there is work: ready tasks, requests, or items."""
+        return self._ready or self._requests or self.inbox.items
 
     def _serve(self, until: float | None) -> int:
         """Give one turn to each task that is ready; return the number of turns."""
         self._drain_inbox(until)
-        scheduler, inbox, requests = self.scheduler, self.inbox, self._requests
-        scheduler.since = now = _sync.monotonic()
-        while scheduler.timers and scheduler.timers[0][0] <= now:
+        scheduler = self.scheduler
+        timers = scheduler.timers
+        now = _sync.monotonic() if timers else 0.0
+        while timers and timers[0][0] <= now:
             scheduler.fire()
         turns = len(self._ready)
+        if not turns:
+            return 0
+        inbox, requests = self.inbox, self._requests
         try:
             for _ in range(turns):
                 scheduler.turn()
                 if inbox.items or requests:
-                    self._drain_inbox(now)  # without waiting
+                    self._drain_inbox(0.0)
                 # A plain statement before the jump back: see `_sync.Lock`.
                 scheduler.running = None
         except BaseException:
@@ -380,7 +382,7 @@ class ThreadManager:
                     return
                 scheduler.turn(_SLICE_S)
                 if inbox.items or requests:
-                    self._drain_inbox(0.0)  # without waiting
+                    self._drain_inbox(0.0)
                 scheduler.running = None  # as in `_serve`
         finally:
             scheduler.running = scheduler.since = None
@@ -462,41 +464,82 @@ class ThreadManager:
         self._put(entry.mailbox, message)
         return Admission.ACCEPTED
 
-    def accept(self, message: Delivery) -> bool:
-        """Put an item into a mailbox at once, without a wake-up.
+    def accept(self, post: Any, comm: Any) -> bool:
+        """Put the only message of a `Post` into its mailbox at once, without a wake-up.
 
-        Return False and change nothing if the task has moved, or items are in the
-        inbox, or the account does not admit the message at once.
+        comm: the comm thread of the process.
+
+        Return False and deliver nothing if the task has moved, or an earlier message
+        for it may be elsewhere, or the account does not admit the message at once.
         """
-        entry: Entry = message._to
+        entry, [message], inbox = post.entry, post.messages, self.inbox
+        if (
+            entry.host is not self
+            or inbox.items
+            or message.gap  # `InboundDelivery` counts it
+            or comm.holds(entry)
+        ):
+            return False
+        mailbox, subscriptions = entry.mailbox, message.subscriptions
+        message._account = account = (
+            subscriptions[0]._account if subscriptions else mailbox.client.account
+        )
+        if not account.admit_at_once(message, inbox.lock):
+            return False
+        self._put(mailbox, message)
+        return True
+
+    def accept_answer(self, answer: Answer) -> bool:
+        """Hand an answer to its caller in this thread, or put it into its mailbox.
+
+        Return False and deliver nothing if the asker has moved, or items are in the
+        inbox.
+        """
+        entry = answer._to
         if entry.host is not self or self.inbox.items:
             return False
         mailbox: Mailbox = entry.mailbox
-        if isinstance(message, Incoming):
-            if not message._account.admit_at_once(message, self.inbox.lock):
-                return False
-        elif (
+        if (
             # An item in the mailbox may be an earlier one (BUS-MSG-15).
             not (mailbox.ready or mailbox.held)
-            and isinstance(message, Answer)
-            and mailbox.client.try_deliver_directly(message, here=True)
+            and mailbox.client.try_deliver_directly(answer, here=True)
         ):
             self._answered = True
-            return True
-        self._put(mailbox, message)
+        else:
+            self._put(mailbox, answer)
         return True
 
     def _drain_inbox(self, until: float | None) -> None:
         """Drain the inbox and run the requests; wait only if there is no other work."""
-        if not (self._ready or self._requests or self.inbox.items):
+        if self._ready or self._requests or self.inbox.items:
+            self.return_lease()
+            items = self.inbox.take_now()
+        else:
             timers = self.scheduler.timers
             if timers and (until is None or timers[0][0] < until):
                 until = timers[0][0]
-            self.waits_next = False
-            items = self._await(until)
-        else:
-            self.return_lease()
-            items = self.inbox.take_now()
+            self.waits_next = self._answered = False
+            while (waitable := self.link_wait) is not None:
+                self.waiting = True
+                try:
+                    stays = waitable.wait(self, until)
+                finally:
+                    self.waiting = False
+                if not stays:
+                    self.link_wait = None
+                # Check more than the inbox: this thread may have executed actions of
+                # other threads, and the fast path may have put messages into mailboxes.
+                if self._requests or self.inbox.items:
+                    items = self.inbox.take_now()
+                    break
+                if (
+                    self._answered
+                    or self._ready
+                    or (until is not None and until <= _sync.monotonic())
+                ):
+                    return
+            else:
+                items = self.inbox.take(until)
         if items:
             try:
                 strays = self._distribute(items)
@@ -505,6 +548,10 @@ class ThreadManager:
                     self.inbox.items.extendleft(reversed(items))
                 raise
             assert not strays
+        if self._requests:
+            self._run_requests()
+
+    def _run_requests(self) -> None:
         while self._requests:
             try:
                 self._requests[0].run()
@@ -513,25 +560,6 @@ class ThreadManager:
                 raise
             # Not before: after an interrupt the next call runs the request again.
             del self._requests[0]
-
-    def _await(self, deadline: float | None) -> deque[Any]:
-        """Wait for posted items and return them; return none at the deadline."""
-        self._answered = False
-        while (waitable := self.link_wait) is not None:
-            self.waiting = True
-            try:
-                stays = waitable.wait(self, deadline)
-            finally:
-                self.waiting = False
-            if not stays:
-                self.link_wait = None
-            # Check more than the inbox: this thread may have executed actions of other
-            # threads, and the fast path may have put messages into mailboxes.
-            late = deadline is not None and deadline <= _sync.monotonic()
-            here = self._answered or self._ready or self._requests or self.inbox.items
-            if late or here:
-                return self.inbox.take_now() if self.inbox.items else deque()
-        return self.inbox.take(deadline)
 
     def _distribute(self, items: deque[Any]) -> list[Any]:
         """Move items into the mailboxes; return those whose task has left.

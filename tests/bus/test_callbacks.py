@@ -16,7 +16,7 @@ from specs.clauses import clause
 from tests.bus.support import DISTANCES, There
 from tests.kit.inspection import info
 from tests.kit.serving import serve, settle
-from tests.support import LIMIT_S
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,28 @@ def test_to_wait_within_a_callback_of_another_bus_is_refused(bus: Bus) -> None:
         other.command("doer")
         settle(other)
 
+    assert errors == [RuntimeError]
+
+
+@clause("BUS-MSG-11")
+def test_to_wait_is_refused_in_a_callback_that_has_ended_another_thread(
+    bus: Bus,
+) -> None:
+    """The thread of the callback has served the tasks of the other one."""
+    errors, idle = list[type](), bus.here()
+
+    def waits(_: Incoming) -> None:
+        idle.stop()
+        try:
+            bus.call("nobody", timeout=0)
+        except Exception as error:
+            errors.append(type(error))
+            raise
+
+    bus.register("doer", thread=bus.thread(), on_command=waits)
+    bus.register("sender").command("doer")
+
+    until(lambda: bool(errors), "the callback has called")
     assert errors == [RuntimeError]
 
 

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import CommandTimeoutError, Response, UnresolvedError
+from bus import CommandTimeoutError, UnresolvedError
 from bus.api import outcome as calls
 from bus.api.outcome import Call
-from bus.api.questions import Asker, Question, Questions
+from bus.api.questions import Question, Questions
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.support import LIMIT_S
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bus import Incoming, Response
+    from bus.kernel.tasks.actions import Answer
 
 
 @clause("BUS-FLOW-5")
@@ -29,7 +32,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
     The caller used to get the error that its task had left.
     """
     closed, looked = threading.Event(), threading.Event()
-    park, response_to, cancel = _sync.park, Asker._response, Questions.cancel
+    park, on_outcome, cancel = _sync.park, Call.on_outcome, Questions.cancel
     asker = threading.get_ident()
 
     def park_until_closed(
@@ -39,10 +42,10 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
             return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
-    def respond_later(self: Asker, *reported: Any) -> Response:
+    def hand_over_later(self: Call, outcome: Answer | Response) -> None:
         closed.set()
         assert looked.wait(LIMIT_S)
-        return response_to(self, *reported)
+        on_outcome(self, outcome)
 
     def cancel_and_tell(self: Questions, question: Question) -> bool:
         waited = cancel(self, question)
@@ -53,7 +56,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(_sync, "park", park_until_closed)
-        monkeypatch.setattr(Asker, "_response", respond_later)
+        monkeypatch.setattr(Call, "on_outcome", hand_over_later)
         monkeypatch.setattr(Questions, "cancel", cancel_and_tell)
 
         assert task.call("doubler", 21, timeout=5) == 42
@@ -103,3 +106,29 @@ def test_a_call_ends_though_time_is_up_before_its_task_is_opened() -> None:
         host.call_at(time_is_up + 0.01, open_it)
         with pytest.raises(UnresolvedError):
             task.call("nobody", timeout=time_is_up - _sync.monotonic())
+
+
+@clause("BUS-FLOW-5")
+def test_an_answer_that_is_here_ends_a_call_whose_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread of the task was in a callback meanwhile."""
+    answers, monotonic, passed_s = threading.Event(), _sync.monotonic, [0.0]
+    monkeypatch.setattr(_sync, "monotonic", lambda: monotonic() + passed_s[0])
+    with memory_bus() as bus:
+        here = bus.here()
+
+        def linger(_: Incoming) -> None:
+            answers.set()
+            until(lambda: bool(here._manager.inbox.items), "the answer is posted")
+            passed_s[0] = 2 * LIMIT_S
+
+        def answer(_: Incoming) -> str:
+            assert answers.wait(LIMIT_S)
+            return "in time"
+
+        bus.register("doer", thread=bus.thread(), on_command=answer)
+        asker = bus.register("asker", thread=here, on_command=linger)
+        asker.command("asker")
+
+        assert asker.call("doer", timeout=LIMIT_S) == "in time"

@@ -97,3 +97,41 @@ def test_a_child_is_refused_and_the_parent_goes_on() -> None:
     ], done.stderr
     assert done.returncode == 0
     assert "Error" not in done.stderr
+
+
+_IN_A_CALLBACK = """
+    import os
+    import warnings
+
+    from bus import open_bus
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # as above
+
+    def fork(_):
+        if os.fork():
+            os.wait()
+            return
+        try:
+            with open_bus() as own:
+                own.register("other", on_command=lambda message: message.payload)
+                print("its own bus answers", own.call("other", 2), flush=True)
+        finally:
+            os._exit(0)
+
+    with open_bus() as bus:
+        bus.register("forker", on_command=fork)
+        bus.call("forker")
+"""
+
+
+@pytest.mark.deep
+@clause("BUS-INIT-16")
+def test_a_child_that_a_callback_forks_may_wait_on_a_bus_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_IN_A_CALLBACK)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.stdout.splitlines() == ["its own bus answers 2"], done.stderr

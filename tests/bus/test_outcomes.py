@@ -21,7 +21,7 @@ from bus import (
     UnresolvedError,
 )
 from bus.api.receiver import Receiver
-from bus.process.mailbox import Answer
+from bus.kernel.tasks.actions import Answer
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.support import NEAR, POLICIES, far

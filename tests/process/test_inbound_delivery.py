@@ -270,7 +270,7 @@ def test_answers_and_messages_keep_their_order(process: ReceivingProcess) -> Non
     answer = _Answer(process.entry)
     with Threads() as threads:
         threads.start(process.held.arrive, command)
-    process.held.inbound_delivery.answer(process.entry, answer)  # type: ignore[arg-type]
+    process.held.inbound_delivery.answer(answer)  # type: ignore[arg-type]
     process.serve()
     assert seen == [command, answer]
 
@@ -279,7 +279,7 @@ def test_an_answer_for_a_task_that_has_left_goes_nowhere(
     process: ReceivingProcess,
 ) -> None:
     process.station.exchange.deregister(process.entry, final=False)
-    process.held.inbound_delivery.answer(process.entry, _Answer(process.entry))  # type: ignore[arg-type]
+    process.held.inbound_delivery.answer(_Answer(process.entry))  # type: ignore[arg-type]
     process.serve()
     assert process.reader.read == []
 

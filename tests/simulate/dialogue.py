@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from bus.kernel.fast_path import FastPath
-from bus.kernel.tasks.actions import Action, Post, Reply
+from bus.kernel.tasks.actions import Action, Answer, Post
 from bus.kernel.wire import Batch, Run, decode, encode
 from bus.model.message import Incoming, Kind
 from tests.simulate.stage import Stage
@@ -149,14 +149,14 @@ class Arrival(Dialogue):
         )
         return encode(batch)
 
-    def come(self, frame: bytes, *, answers_only: bool = False) -> Post | Reply | None:
+    def come(self, frame: bytes, *, answers_only: bool = False) -> Post | Answer | None:
         todo, now = deque[Action](), self.stage.world.now
         received = self.short.receive(frame, now, todo, answers_only=answers_only)
         assert received is bool(todo)
         if not todo:
             return None
         (action,) = todo
-        assert isinstance(action, (Post, Reply))
+        assert isinstance(action, (Post, Answer))
         return action
 
 

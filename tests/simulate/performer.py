@@ -9,6 +9,7 @@ from bus.features.machines.any_machine import AnyMachineNames, Bind
 from bus.features.subscriptions.presence import PresenceReport
 from bus.kernel.tasks.actions import (
     Action,
+    Answer,
     Confirm,
     Dial,
     Evict,
@@ -16,7 +17,6 @@ from bus.kernel.tasks.actions import (
     HangUp,
     Open,
     Post,
-    Reply,
     Send,
     Settled,
     Vacate,
@@ -72,7 +72,7 @@ class Performer:
                             task.ways[message.payload] = self._way(message)
                         if task is not None:
                             task.put(message)
-            case Reply(entry, number, _, _, error, _, trace):
+            case Answer(entry, number, _, _, error, _, trace):
                 process.say(lambda: f"answer to {number}: {error}")
                 here = process.task_of(entry) is not None
                 if trace is not None and here:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.kernel.tasks.actions import Post, Reply
+from bus.kernel.tasks.actions import Answer, Post
 from bus.kernel.wire import (
     FAILED,
     NO_DEADLINE,
@@ -153,7 +153,7 @@ def test_of_answers_and_commands_the_answers_may_be_taken_alone() -> None:
     assert talk.come(talk.frame(), answers_only=True) is None
     assert accounts_of(talk.far, talk.near) == before
     answer = talk.frame(kind=Kind.COMMAND_RESPONSE, flags=0)
-    assert isinstance(talk.come(answer, answers_only=True), Reply)
+    assert isinstance(talk.come(answer, answers_only=True), Answer)
 
 
 @clause("BUS-SEC-1")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bus.kernel.peer.peer import characteristics
 from bus.kernel.searches import own_searches
-from bus.kernel.tasks.actions import Reply
+from bus.kernel.tasks.actions import Answer
 from bus.kernel.tasks.runs import OutboundRun
 from bus.kernel.wire import (
     AddRelay,
@@ -157,12 +157,12 @@ def test_a_guest_does_not_answer_for_others() -> None:
     (question,) = stage.send(asker, "oracle", asks=True)
     stage.send(guest, "open")
     stage.soon()
-    handed_on: list[Reply] = []
+    handed_on: list[Answer] = []
     process = stage.process("s2")
     act = process.performer.act
 
     def notes(action: Action) -> list[Action]:
-        if isinstance(action, Reply):
+        if isinstance(action, Answer):
             handed_on.append(action)
             return []
         return act(action)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, get_args
 
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after, wrong_type
+from bus.api.bus_thread import in_callback
 from bus.api.outcome import AwaitedOutcome
 from bus.errors import ArenaFullError
 from bus.features.memory.link_memory import LinkMemory, LoanRequest
@@ -45,7 +46,7 @@ def new_loan(
     if isinstance(memory, LinkMemory) and nbytes >= FOLLOWS_MIN:
         # There never is room for more than the arena.
         waits = on_full == "wait" and nbytes <= config.arena_bytes
-        if waits and sender.bus._threads.in_callback():
+        if waits and in_callback():
             raise RuntimeError(
                 "cannot wait within a callback, whose thread may have to release a "
                 "message: use on_full='error' there"

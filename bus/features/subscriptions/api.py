@@ -11,6 +11,7 @@ from bus.api.arguments import (
     deadline_after,
     new_account_limits,
 )
+from bus.api.bus_thread import in_callback
 from bus.api.outcome import AwaitedOutcome
 from bus.api.reentry import guarded
 from bus.api.run_callback import run_callback
@@ -203,7 +204,7 @@ class Subscriber:
         check_callback("callback", callback)
         timeout = answer_timeout(self._bus._config, timeout)
         deadline = deadline_after(timeout)
-        if wait and self._bus._threads.in_callback():
+        if wait and in_callback():
             msg = "cannot wait within a callback: subscribe without wait=True there"
             raise RuntimeError(msg)
         limits = new_account_limits(self._bus._config, overflow, capacity)
@@ -249,7 +250,7 @@ class Subscriber:
         """Wait for subscribers to the task; see `Task.wait_for_subscribers`."""
         positive("count", count)
         deadline = deadline_after(timeout)
-        if self._bus._threads.in_callback():
+        if in_callback():
             msg = "cannot wait within a callback: wait for subscribers elsewhere"
             raise RuntimeError(msg)
         # The outcome: True once there are enough, False if the task deregisters first.

@@ -135,12 +135,13 @@ class Inspector:
     def _serve(self) -> None:
         manager, entry = self._manager, self._entry
         assert entry is not None
-        manager.adopt()
-        manager.run()
-        self._exchange.deregister(entry, final=True)
-        # The entry may still be on its way here, and has to be opened first.
-        while entry.host is not None or not manager.end():
-            manager.poll(None)
+        with manager.driving:
+            manager.adopt()
+            manager.run()
+            self._exchange.deregister(entry, final=True)
+            # The entry may still be on its way here, and has to be opened first.
+            while entry.host is not None or not manager.end():
+                manager.poll(None)
 
     # Reports. The modules that make them are loaded for the first one.
 

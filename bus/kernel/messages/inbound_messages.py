@@ -20,7 +20,7 @@ from bus.kernel.peer.relay import AUDIENCE, Relay
 from bus.kernel.relays import Proxy
 from bus.kernel.streams.incoming_streams import IncomingStreams, Refusal
 from bus.kernel.streams.receipts import Receipt
-from bus.kernel.tasks.actions import Post, Reply
+from bus.kernel.tasks.actions import Answer, Post
 from bus.kernel.tasks.runs import InboundRun
 from bus.kernel.trace import Trace
 from bus.kernel.wire import (
@@ -471,7 +471,7 @@ class InboundMessages:
         elif failed:
             error = RemoteError(source.address.module, str(payload))
         self._topology.todo.append(
-            Reply(
+            Answer(
                 target.task if isinstance(target, Proxy) else target,
                 run.id,
                 source.address,

@@ -13,7 +13,6 @@ from msgspec import Struct
 from bus.errors import BusError
 from bus.kernel.tasks.routing_table import Entry
 from bus.kernel.tasks.runs import InboundRun
-from bus.kernel.trace import Trace
 from bus.kernel.wire import Frame, LinkKind
 from bus.model.address import Address
 from bus.model.message import Incoming
@@ -22,6 +21,7 @@ from bus.model.registration import Key
 __all__ = [
     "Action",
     "ActionQueue",
+    "Answer",
     "Confirm",
     "Dial",
     "Evict",
@@ -30,7 +30,6 @@ __all__ = [
     "HangUp",
     "Open",
     "Post",
-    "Reply",
     "Resume",
     "Send",
     "Settled",
@@ -78,21 +77,26 @@ class Resume(Struct, frozen=True):
     entry: Entry
 
 
-class Reply(Struct, frozen=True):
-    """Deliver an answer that came over a link to a task of this process.
+class Answer(Struct, eq=False):
+    """Deliver the outcome of a question to the asker, a task of this process.
 
-    number: the question of the task that it answers.
-    final: as in `bus.model.message.Response`.
-    trace: the trace of the answer; None if nothing is recorded.
+    It is also what lies in the mailbox of that task: see `bus.process.mailbox`.
+
+    number: the number of the asker's question.
+    responder: the address of the answering task; None if no task answered.
+    payload, error: the answer, or the reason why there is none.
+    final: False for one of several answers to a notification.
+    _trace: the trace, as in a message; None if nothing is recorded.
     """
 
-    entry: Entry
+    _to: Any
     number: int
-    responder: Address
-    payload: Any
-    error: BusError | None
-    final: bool
-    trace: Trace | None = None
+    responder: Address | None
+    payload: Any = None
+    error: BusError | None = None
+    final: bool = True
+    _trace: Any = None
+    _account: None = None
 
 
 class Vacate(Struct, frozen=True):
@@ -158,7 +162,7 @@ Action = (
     | Fail
     | Post
     | Resume
-    | Reply
+    | Answer
     | Vacate
     | Evict
     | Confirm

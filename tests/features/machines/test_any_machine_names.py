@@ -146,7 +146,7 @@ def test_after_an_interrupted_registration_the_next_task_is_bound(
     park(manager, 1)
     with pytest.raises(KeyboardInterrupt):
         undoable(manager, interrupted)
-    manager.undo(entries[0], 0.0)
+    manager.undo(entries[0], 0.0, [])
 
     log, actions = register(manager, "log")
 

@@ -12,7 +12,7 @@ import pytest
 import bus
 from bus.errors import BusFullError, UnresolvedError
 from bus.features.durable.horizons import Horizon, Store
-from bus.kernel.tasks.actions import Fail, Post, Reply
+from bus.kernel.tasks.actions import Answer, Fail, Post
 from bus.process.account import Account
 from bus.process.thread_manager import move
 from queuebroker.testing import explore
@@ -371,10 +371,10 @@ def test_a_reply_that_was_interrupted_is_given_once_more_and_nothing_else_is() -
         do=gives, request_flush=lambda: None, enter=lambda: True
     )
     station.exchange.comm = comm
-    reply: Any = Reply(None, 1, None, None, None, final=True)  # type: ignore[arg-type]
+    answer = Answer(None, 1, None)
 
     with pytest.raises(KeyboardInterrupt):
-        station.exchange.decide(lambda: [reply])
+        station.exchange.decide(lambda: [answer])
     station.exchange.decide(list)
 
     assert given == [1, 1]

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.kernel.tasks.actions import Post, Reply
+from bus.kernel.tasks.actions import Answer, Post
 from bus.model.message import Incoming, Kind
 from bus.process.account import new_account
 from bus.process.exchange import FastDelivery
-from bus.process.mailbox import Answer
 from bus.process.thread_manager import ThreadManager, call_in_host_thread
 from queuebroker.waiting.shared_parker import SharedParker
 from specs.clauses import clause
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from bus.process.account import Account, Overflow
 
 
-def _reply(entry: Any, number: int = 1) -> Reply:
-    return Reply(entry, number, None, None, None, final=True)  # type: ignore[arg-type]
+def _reply(entry: Any, number: int = 1) -> Answer:
+    return Answer(entry, number, None)
 
 
 class _Link:
