@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus import BusConfig, Service, Task, errors
 from bus.api.receiver import Receiver, Responder
-from bus.features.memory.frames import MemoryFrame
+from bus.features.memory import frames as memory_frames
+from bus.features.subscriptions import frames as subscription_frames
 from bus.kernel import constants, wire
+from bus.kernel.wire import frames as kernel_frames
 from bus.model.config import settings_table
 from bus.process.inbox import Inbox
 from bus.process.router import Router
@@ -108,11 +110,9 @@ def frames() -> str:
     lines = ["| | frame | meaning |", "| ---: | --- | --- |"]
     kinds: dict[wire.FrameType, type] = {
         each.type: each
-        for each in (
-            *wire.ControlFrame.__subclasses__(),
-            *MemoryFrame.__subclasses__(),
-        )
-        if "type" in vars(each)  # not a class of several frames
+        for module in (kernel_frames, memory_frames, subscription_frames)
+        for each in (getattr(module, name) for name in module.__all__)
+        if hasattr(each, "type")  # not a class of several frames
     }
     kinds[wire.FrameType.MSG] = wire.Batch
     for number in wire.FrameType:

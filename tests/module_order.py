@@ -255,11 +255,13 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "watching",
     ),
     "bus.features.subscriptions": (
+        "frames",
         "interests",
         "presence",
         "local_subscriptions",
         "confirmations",
         "matches",
+        "remote_presence",
         "remote_subscriptions",
         "api",
         "iterator",

@@ -38,7 +38,7 @@ from bus.api.reentry import MAIN, enter, guarded
 from bus.api.task import Task, Where
 from bus.features.durable.api import Durability
 from bus.features.subscriptions.api import Subscription
-from bus.kernel.hooks import Hooks
+from bus.kernel.hooks import JoinHooks
 from bus.kernel.trace import Journal
 from bus.model.address import (
     Address,
@@ -164,15 +164,10 @@ class Bus(Closable):
         check_module_name(self.process, what="process")
         self._config: Final = config_or_default(config)
         number = 0 if network is None else network.new_incarnation()
-        durable = (
-            None if durability is None else partial(features.durable_hooks, durability)
+        new = features.NewBus(
+            *(name, self.machine, self.process, number), self._config, durability
         )
-        self._exchange, incarnation = new_exchange(
-            *(name, self.machine, self.process, number),
-            config=self._config,
-            journal=journal,
-            durable=durable,
-        )
+        self._exchange, incarnation = new_exchange(new, journal)
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
             self._exchange,
@@ -487,12 +482,13 @@ class Bus(Closable):
 
     # For the other modules of the package.
 
-    def _new_hooks(self) -> tuple[Hooks, ...]:
-        """Return the hooks of the features that begin when the process joins."""
+    def _new_hooks(self) -> tuple[JoinHooks, ...]:
+        """Return the hooks that the features give when the process joins."""
         managers = self._threads.managers
         return tuple(
-            each(self._router, self._config, self.name, managers)
+            each.on_join(self._router, self._config, self.name, managers)
             for each in features.FEATURES
+            if each.on_join is not None
         )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.api.arguments import check_instance
-from bus.features import REMOTE_FEATURES, shared_memory, use_any_machine
+from bus.features import FEATURES
 from bus.kernel import constants
-from bus.kernel.hooks import Hooks
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.kernel.trace import Journal
 from bus.process.exchange import Exchange
@@ -18,28 +16,19 @@ from queuebroker.waiting.parking import taken_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.features import NewBus
+    from bus.kernel.hooks import JoinHooks
     from bus.model.config import BusConfig
     from bus.process.comm_thread import CommThread, ProcessNetwork
 
 __all__ = ["NetworkNode", "new_exchange"]
 
 
-def new_exchange(
-    bus: str,
-    machine: str,
-    process: str,
-    incarnation: int,
-    *,
-    config: BusConfig,
-    journal: Journal | None,
-    durable: Callable[[str, str, str, int], Hooks] | None,
-) -> tuple[Exchange, int]:
+def new_exchange(new: NewBus, journal: Journal | None) -> tuple[Exchange, int]:
     """Return the exchange of a process, and the incarnation of this life of it.
 
-    incarnation: given by the network. A durable process takes a higher one if an
-      earlier life has had that one, or a later one (AMO-17).
-    durable: returns the hooks of a durable process, from the first four arguments;
-      None for any other process.
+    It is that of the network, or a higher one: a durable process takes one above those
+    of its earlier lives (AMO-17).
 
     Raises:
         TypeError, ValueError: the journal is none, or closed.
@@ -50,23 +39,22 @@ def new_exchange(
         if journal.closed:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
-    hooks = [] if durable is None else [durable(bus, machine, process, incarnation)]
-    if config.shared_memory:
-        hooks.append(Hooks(bodies=partial(shared_memory, config)))
-    incarnation = max([incarnation, *(each.incarnation for each in hooks)])
+    hooks = [each.on_open(new) for each in FEATURES if each.on_open]
+    incarnation = max([new.incarnation, *(each.incarnation for each in hooks)])
     trace_sink = None
     if journal is not None:
         trace_sink = journal._trace_sink()
         trace_sink.on_registered(incarnation, "")
     manager = ProcessManager(
-        machine,
-        process,
+        new.machine,
+        new.process,
         parked_per_name=constants.PARKED_PER_NAME,
         parked_in_all=constants.PARKED_PER_PROCESS,
-        resolve_timeout_s=config.resolve_timeout_s,
+        resolve_timeout_s=new.config.resolve_timeout_s,
         incarnation=incarnation,
     )
-    return Exchange(manager, trace_sink, hooks, REMOTE_FEATURES), incarnation
+    remote_features = [each.on_begin for each in FEATURES if each.on_begin]
+    return Exchange(manager, trace_sink, hooks, remote_features), incarnation
 
 
 _LOOK_S: Final = 0.002  # interval between two checks of the parked list in `drain`
@@ -77,7 +65,7 @@ class NetworkNode:
 
     Args:
         exchange, config: those of the bus.
-        hooks: returns the hooks of each feature that begins when the process joins.
+        hooks: returns the hooks that the features give when the process joins.
 
     Attributes:
         network: the network; None if the process stays alone on the bus.
@@ -91,7 +79,7 @@ class NetworkNode:
         incarnation: int,
         exchange: Exchange,
         config: BusConfig,
-        hooks: Callable[[], tuple[Hooks, ...]],
+        hooks: Callable[[], tuple[JoinHooks, ...]],
     ) -> None:
         self.network: Final = network
         self.incarnation: Final = incarnation
@@ -99,14 +87,15 @@ class NetworkNode:
         self._config: Final = config
         self.comm: CommThread | None = None
         self._new_hooks: Final = hooks
-        self._hooks: tuple[Hooks, ...] = ()  # none before `join`
+        self._hooks: tuple[JoinHooks, ...] = ()  # none before `join`
 
     def start_comm(self) -> None:
         """Start the comm thread, unless it runs."""
         assert self.network is not None
         if self.comm is None:
-            # Before a search of another process arrives: this one may be its master.
-            use_any_machine(self._exchange)
+            for feature in FEATURES:
+                if feature.on_connect is not None:
+                    feature.on_connect(self._exchange)
             manager = self._exchange.manager
             self.comm = self.network.join(
                 manager.machine,

@@ -1,8 +1,9 @@
 """The features of a bus, each in a folder of its own.
 
-A feature plugs into the kernel by `bus.kernel.hooks`. This module is the one
-table that names them all. Each of its functions imports its feature when it is called,
-so that a process loads a feature at its first use.
+A feature plugs into the kernel by `bus.kernel.hooks`. This module is the one place that
+names them all: `FEATURES` has the functions that give their hooks. The public functions
+are called by the API. Each function imports its feature when it is called, so that a
+process loads a feature at its first use.
 
 subscriptions   notifications of tasks, watches of their presence
 memory          long messages in shared memory, loans
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.kernel.hooks import Hooks
+import attrs
+
+from bus.kernel.hooks import Hooks, JoinHooks, OpenHooks
 from bus.kernel.tasks.remote import AnyMachine
 from bus.model.address import name_anywhere
 
@@ -52,37 +55,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEATURES",
-    "REMOTE_FEATURES",
+    "Feature",
+    "NewBus",
     "accept_tasks",
     "await_binding",
-    "durable_hooks",
     "follow",
     "hand_over",
     "inspect",
     "listen",
     "new_loan",
     "other_machines",
-    "shared_memory",
     "use_any_machine",
 ]
-
-
-def _watching(
-    router: Router,
-    config: BusConfig,
-    bus: str,
-    managers: Callable[[], Sequence[ThreadManager]],
-) -> Hooks:
-    """Let other processes inspect this one, once it has joined its network."""
-    from bus.features.watching.inspector import Inspector
-
-    inspector = Inspector(router, config, bus, managers)
-    return Hooks(begin=inspector.begin, end=inspector.close)
-
-
-# Each gives the hooks of one feature for one bus; they begin in this order, and end in
-# the reverse one.
-FEATURES: Final = (_watching,)
 
 
 def inspect(
@@ -131,62 +115,11 @@ def listen(
     return NotificationIterator(task, orphans, to, timeout, wait=wait)
 
 
-def _subscriptions(remote: RemoteManager) -> Hooks:
-    """Keep, answer and forward the subscriptions of all processes (BUS-RELAY-8)."""
-    from bus.features.subscriptions.remote_subscriptions import RemoteSubscriptions
-
-    return RemoteSubscriptions(remote).begin()
-
-
-def _moving(remote: RemoteManager) -> Hooks:
-    """Tell senders where departed tasks go on (BUS-MOVE-9)."""
-    from bus.features.moving.new_addresses import NewAddresses
-
-    return NewAddresses(remote).begin()
-
-
-def _machines(remote: RemoteManager) -> Hooks:
-    """Dial the masters of other machines, and admit them, if there are such links."""
-    if remote.static is None:
-        return Hooks()
-    from bus.features.machines.machine_dialler import MachineDialler
-
-    return MachineDialler(remote, remote.static).hooks()
-
-
 def other_machines(bus: str, config: BusConfig, network: Network) -> Outside:
     """Return the links of a process with other machines; see `OtherMachines`."""
     from bus.features.machines.machine_discovery import OtherMachines
 
     return OtherMachines(bus, config, network)
-
-
-# Each gives the hooks of one feature to a process that joins a network.
-REMOTE_FEATURES: Final = (_subscriptions, _moving, _machines)
-
-
-def durable_hooks(
-    durability: Durability, bus: str, machine: str, process: str, incarnation: int
-) -> Hooks:
-    """Store the horizons of a process from now on (AMO-20).
-
-    incarnation: given by the network.
-
-    Raises:
-        BusyError, HorizonError, OSError: see `HorizonStore.open`.
-    """
-    from bus.features.durable.format import Owner
-    from bus.features.durable.store import HorizonStore
-
-    owner = Owner(bus, machine, process, incarnation)
-    return HorizonStore.open(durability, owner).hooks()
-
-
-def shared_memory(config: BusConfig, process: Process) -> Bodies:
-    """Share memory with the other processes of the machine (MC-38)."""
-    from bus.features.memory.link_memory import LinkMemory
-
-    return LinkMemory(config, process)
 
 
 def new_loan(
@@ -227,3 +160,115 @@ def follow(bus: TaskOwner, message: Incoming, moved: MovedError) -> BusError | N
     from bus.features.moving import hand_over
 
     return hand_over.follow(bus, message, moved)
+
+
+@attrs.frozen
+class NewBus:
+    """A bus that opens in this process.
+
+    incarnation: given by the network.
+    """
+
+    name: str
+    machine: str
+    process: str
+    incarnation: int
+    config: BusConfig
+    durability: Durability | None
+
+
+@attrs.frozen(kw_only=True)
+class Feature:
+    """The functions of one feature; None for a moment that does not concern it.
+
+    on_open: a bus opens. If it raises, the bus does not open.
+    on_connect: a comm thread is about to be made: no frame of another process has
+      arrived. The caller holds no lock.
+    on_begin: the comm thread begins. The caller holds the exchange's lock.
+    on_join: this process has joined the network of a bus. The arguments are its router,
+      configuration and name, and a function that returns its threads.
+    """
+
+    on_open: Callable[[NewBus], OpenHooks] | None = None
+    on_connect: Callable[[Exchange], object] | None = None
+    on_begin: Callable[[RemoteManager], Hooks] | None = None
+    on_join: (
+        Callable[
+            [Router, BusConfig, str, Callable[[], Sequence[ThreadManager]]], JoinHooks
+        ]
+        | None
+    ) = None
+
+
+def _durable(new: NewBus) -> OpenHooks:
+    """Store the horizons of a process from now on (AMO-20).
+
+    Raises:
+        BusyError, HorizonError, OSError: see `HorizonStore.open`.
+    """
+    if new.durability is None:
+        return OpenHooks()
+    from bus.features.durable.format import Owner
+    from bus.features.durable.store import HorizonStore
+
+    owner = Owner(new.name, new.machine, new.process, new.incarnation)
+    return HorizonStore.open(new.durability, owner).hooks()
+
+
+def _memory(new: NewBus) -> OpenHooks:
+    """Share memory with the other processes of the machine (MC-38)."""
+
+    def bodies(process: Process) -> Bodies:
+        from bus.features.memory.link_memory import LinkMemory
+
+        return LinkMemory(new.config, process)
+
+    return OpenHooks(bodies=bodies if new.config.shared_memory else None)
+
+
+def _subscriptions(remote: RemoteManager) -> Hooks:
+    """Keep, answer and forward the subscriptions of all processes (BUS-RELAY-8)."""
+    from bus.features.subscriptions.remote_subscriptions import RemoteSubscriptions
+
+    return RemoteSubscriptions(remote).begin()
+
+
+def _moving(remote: RemoteManager) -> Hooks:
+    """Tell senders where departed tasks go on (BUS-MOVE-9)."""
+    from bus.features.moving.new_addresses import NewAddresses
+
+    return NewAddresses(remote).begin()
+
+
+def _machines(remote: RemoteManager) -> Hooks:
+    """Dial the masters of other machines, and admit them, if there are such links."""
+    if remote.static is None:
+        return Hooks()
+    from bus.features.machines.machine_dialler import MachineDialler
+
+    return MachineDialler(remote, remote.static).hooks()
+
+
+def _watching(
+    router: Router,
+    config: BusConfig,
+    bus: str,
+    managers: Callable[[], Sequence[ThreadManager]],
+) -> JoinHooks:
+    """Let other processes inspect this one, once it has joined its network."""
+    from bus.features.watching.inspector import Inspector
+
+    inspector = Inspector(router, config, bus, managers)
+    return JoinHooks(inspector.begin, inspector.close)
+
+
+# All features. At each moment their functions are called in this order; the hooks of
+# `Feature.on_join` end in the reverse one.
+FEATURES: Final = (
+    Feature(on_open=_durable),
+    Feature(on_open=_memory),
+    Feature(on_begin=_subscriptions),
+    Feature(on_begin=_moving),
+    Feature(on_connect=use_any_machine, on_begin=_machines),
+    Feature(on_join=_watching),
+)

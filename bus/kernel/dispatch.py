@@ -16,8 +16,6 @@ from bus.model.address import Address
 from bus.model.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bus.kernel.hooks import Hooks
     from bus.kernel.links.idle import IdleLinks
     from bus.kernel.name_registry import NameRegistry
@@ -50,7 +48,7 @@ class ControlFrames:
         name_registry: NameRegistry,
         relays: Relays,
         resolver: Resolver,
-        hooks: Sequence[Hooks],
+        hooks: Hooks,
         idle_links: IdleLinks,
     ) -> None:
         self._topology: Final = topology
@@ -70,7 +68,7 @@ class ControlFrames:
             self._relays.add_relay(peer, self._with_visibility(peer, task), now)
             return
         known = self._resolver.on_answer(peer, frame, now)
-        known = known or any(each.answers(peer, frame, now) for each in self._hooks)
+        known = known or any(each(peer, frame, now) for each in self._hooks.answers)
         if not known and not frame.addresses:
             # No request waits for the answer any more. But a peer that answers on this
             # link assumes from now on that this process knows its task.
@@ -91,8 +89,8 @@ class ControlFrames:
         held = self._name_registry.on_eliminate(frame, peer)
         self._relays.on_eliminate(frame.id)
         self._resolver.anywhere.on_eliminated(frame.id, frame.name, now)
-        for each in self._hooks:
-            each.on_eliminated(frame, held, now)
+        for on_eliminated in self._hooks.on_eliminated:
+            on_eliminated(frame, held, now)
 
     def on_busy(self, peer: Peer, error: Error, now: float) -> None:
         """Keep the link that a peer needs, or continue a search without the peer."""

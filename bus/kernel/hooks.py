@@ -1,13 +1,13 @@
-"""`Hooks` and the slots: how features plug into the lower parts of the bus.
+"""The hooks and the slots: how features plug into the lower parts of the bus.
 
-The kernel, the process and the API know no feature. A feature gives a `Hooks` to each
-bus that uses it, or an object for a slot.
+The kernel, the process and the API know no feature. A feature gives its hooks to each
+bus that uses it, one set at each moment that concerns it, or an object for a slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from bus.kernel.tasks.actions import Send
     from bus.model.snapshot import SharedMemoryInfo
 
-__all__ = ["Bodies", "Hooks", "Moves", "Process", "Row", "Watcher"]
+__all__ = [
+    "Bodies",
+    "Hooks",
+    "JoinHooks",
+    "Moves",
+    "OpenHooks",
+    "Process",
+    "Row",
+    "Watcher",
+]
 
 F = TypeVar("F", bound=wire.Frame)
 
@@ -43,24 +52,44 @@ class Row(Struct, Generic[F], frozen=True):
     of_link: bool = False
 
 
-def _nothing(*_: object) -> None:
-    return None
-
-
-class Hooks(Struct, frozen=True, kw_only=True):
-    """The functions of one feature; each is empty by default. A time is in seconds.
-
-    Those from ``frames`` to ``peers`` are called in place, under the exchange's lock,
-    and append their actions to ``topology.todo``.
+class OpenHooks(Struct, frozen=True, kw_only=True):
+    """The hooks that a feature gives when a bus opens; empty by default.
 
     incarnation: the least incarnation that this life of the process may have (AMO-17).
     horizons: the slot of a durable process (AMO-20).
     bodies: returns an object for the slot `Bodies`, when this process gets links.
     performers: perform the actions that the feature defines; see `Exchange.performers`.
-    begin: called once this process has joined its network; if it raises, the join
-      fails.
-    end: called before this process leaves; perhaps repeatedly, or without `begin`.
     on_left: nothing arrives any more; perhaps called repeatedly.
+    """
+
+    incarnation: int = 0
+    horizons: Horizons | None = None
+    bodies: Callable[[Process], Bodies] | None = None
+    performers: Mapping[type, Callable[[Any, Any, Any], object]] = {}
+    on_left: Callable[[], object] = list
+
+
+class JoinHooks(Struct, frozen=True):
+    """The hooks that a feature gives once this process has joined its network.
+
+    begin: called at once; if it raises, the join fails.
+    end: called before this process leaves; perhaps repeatedly, or without `begin`.
+    """
+
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
+_OnPeer: TypeAlias = "Callable[[Peer, float], object]"
+
+
+class Hooks(Struct, kw_only=True):
+    """The hooks of the comm thread: the functions to call, in order; none by default.
+
+    A feature gives its own when the comm thread begins. A time is in seconds. The
+    functions are called in place, under the exchange's lock, and append their actions
+    to ``topology.todo``.
+
     frames: rows of the table of handlers, also for reasons of errors.
     answers: take the answer to a request; true if the feature has made the request.
     on_link: the peer's stream is open on a new link.
@@ -79,26 +108,24 @@ class Hooks(Struct, frozen=True, kw_only=True):
       at most gives it.
     """
 
-    incarnation: int = 0
-    horizons: Horizons | None = None
-    bodies: Callable[[Process], Bodies] | None = None
-    performers: Mapping[type, Callable[[Any, Any, Any], object]] = {}
-    begin: Callable[[], object] = _nothing
-    end: Callable[[], object] = _nothing
-    on_left: Callable[[], object] = _nothing
     frames: tuple[Row[Any], ...] = ()
-    answers: Callable[[Peer, wire.AddRelay, float], object] = _nothing
-    on_link: Callable[[Peer, float], object] = _nothing
-    on_joined: Callable[[Peer, float], object] = _nothing
-    on_pong: Callable[[Peer, int, float], object] = _nothing
-    on_master: Callable[[float], object] = _nothing
-    on_emptied: Callable[[Entry, float], object] = _nothing
-    on_process_lost: Callable[[Peer, float], object] = _nothing
-    on_new_epoch: Callable[[Peer, float], object] = _nothing
-    on_peer_lost: Callable[[Peer, float], object] = _nothing
-    on_eliminated: Callable[[wire.Eliminate, bool, float], object] = _nothing
-    wants: Callable[[Peer], object] = _nothing
-    peers: Callable[[Entry], list[Peer]] | None = None
+    answers: tuple[Callable[[Peer, wire.AddRelay, float], object], ...] = ()
+    on_link: tuple[_OnPeer, ...] = ()
+    on_joined: tuple[_OnPeer, ...] = ()
+    on_pong: tuple[Callable[[Peer, int, float], object], ...] = ()
+    on_master: tuple[Callable[[float], object], ...] = ()
+    on_emptied: tuple[Callable[[Entry, float], object], ...] = ()
+    on_process_lost: tuple[_OnPeer, ...] = ()
+    on_new_epoch: tuple[_OnPeer, ...] = ()
+    on_peer_lost: tuple[_OnPeer, ...] = ()
+    on_eliminated: tuple[Callable[[wire.Eliminate, bool, float], object], ...] = ()
+    wants: tuple[Callable[[Peer], object], ...] = ()
+    peers: tuple[Callable[[Entry], list[Peer]], ...] = ()
+
+    def add(self, others: Hooks) -> None:
+        """Add the functions of one more feature."""
+        for name in self.__struct_fields__:
+            setattr(self, name, (*getattr(self, name), *getattr(others, name)))
 
 
 class Watcher(Protocol):

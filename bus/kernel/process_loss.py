@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 from bus.kernel import constants
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bus.kernel.hooks import Hooks
     from bus.kernel.links.link_table import LinkTable
     from bus.kernel.messages.inbound_messages import InboundMessages
@@ -48,7 +46,7 @@ class ProcessLoss:
     def __init__(
         self,
         topology: Topology,
-        hooks: Sequence[Hooks],
+        hooks: Hooks,
         name_registry: NameRegistry,
         undelivered_messages: UndeliveredMessages,
         inbound_messages: InboundMessages,
@@ -81,8 +79,8 @@ class ProcessLoss:
         """Declare a process lost: a later process of its name is another peer."""
         # If there was no link so far, only the master knows whether the process lives.
         if peer.bound:
-            for each in self._hooks:
-                each.on_process_lost(peer, now)
+            for on_process_lost in self._hooks.on_process_lost:
+                on_process_lost(peer, now)
         self.drop_peer(peer, now)
 
     def drop_peer(self, peer: Peer, now: float) -> None:
@@ -107,8 +105,8 @@ class ProcessLoss:
 
         The peer had declared this process lost.
         """
-        for each in self._hooks:
-            each.on_new_epoch(peer, now)
+        for on_new_epoch in self._hooks.on_new_epoch:
+            on_new_epoch(peer, now)
         self._forget(peer, now)
         peer.session.reset()
         self._links.on_process_up(peer, identity)
@@ -125,8 +123,8 @@ class ProcessLoss:
         if peer.joined:
             self._name_registry.on_process_lost(peer)
         self._resolver.on_process_lost(peer)
-        for each in self._hooks:  # before its relays are dropped
-            each.on_peer_lost(peer, now)
+        for on_peer_lost in self._hooks.on_peer_lost:  # before its relays are dropped
+            on_peer_lost(peer, now)
         self._inbound_messages.on_process_lost(peer, now)
         self._undelivered_messages.lose(peer)
         self._links.on_process_down(peer)

@@ -93,7 +93,7 @@ class RemoteManager:
         self.manager: Final = manager
         self.static: Final = static
         self._features: Final = features
-        hooks: list[Hooks] = []  # its parts share it; `begin` fills it
+        hooks = Hooks()  # its parts share it; `begin` fills it
         self._hooks: Final = hooks
         self.name_registry: Final = NameRegistry(topology, manager)
         self.relays: Final = Relays(topology, manager, host, relay_account)
@@ -204,9 +204,10 @@ class RemoteManager:
 
     def add_hooks(self, hooks: Hooks) -> None:
         """Call a feature from now on."""
-        self._hooks.append(hooks)
+        self._hooks.add(hooks)
         self._rows.update((row.kind, row) for row in hooks.frames)
-        self.subscribed_peers = hooks.peers or self.subscribed_peers
+        for peers in hooks.peers:
+            self.subscribed_peers = peers
 
     def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
         """Become master, since the previous one is lost (OPEN-1).
@@ -217,8 +218,8 @@ class RemoteManager:
         for peer in self.topology.joined():
             self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
-        for each in self._hooks:
-            each.on_master(now)
+        for on_master in self._hooks.on_master:
+            on_master(now)
         self.name_registry.become_master(now, others)
         self.links.masters.begin(now)
         return self.topology.take_actions()
@@ -425,8 +426,8 @@ class RemoteManager:
     def _on_pong(self, peer: Peer, frame: wire.Pong, now: float) -> None:
         self.keep_alive.on_pong(peer, frame.number, now)
         self.name_registry.on_pong(peer, frame.number)
-        for each in self._hooks:
-            each.on_pong(peer, frame.number, now)
+        for on_pong in self._hooks.on_pong:
+            on_pong(peer, frame.number, now)
 
     def _on_error(self, peer: Peer, error: wire.Error, now: float) -> None:
         row = self._rows.get(error.reason) or Row(wire.Error, _ignore)
@@ -454,8 +455,8 @@ class RemoteManager:
             assert link.identity is not None
             self._process_loss.on_new_epoch(peer, link.identity, now)
         self.inbound_messages.on_link_open(peer, frame)
-        for each in self._hooks:
-            each.on_link(peer, now)
+        for on_link in self._hooks.on_link:
+            on_link(peer, now)
         self.outbound_messages.pump(peer)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
             self._process_loss.on_master(peer, now)
@@ -463,8 +464,8 @@ class RemoteManager:
             self.name_registry.on_joined(peer)
             self.relays.introduce(self.name_registry.own())
             self.resolver.on_joined(peer, now)
-            for each in self._hooks:
-                each.on_joined(peer, now)
+            for on_joined in self._hooks.on_joined:
+                on_joined(peer, now)
         self.name_registry.on_link_open(peer)
         self.resolver.own.end_found()
         self.topology.on_use_ended(peer.key)  # if no task uses the link, it is closed

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 from bus.model.registration import Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bus.kernel.hooks import Hooks
     from bus.kernel.links.idle import IdleRelays
     from bus.kernel.messages.outbound_messages import OutboundMessages
@@ -56,7 +54,7 @@ class TaskAnnouncer:
         outbound_messages: OutboundMessages,
         resolver: Resolver,
         idle_relays: IdleRelays,
-        hooks: Sequence[Hooks],
+        hooks: Hooks,
     ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
@@ -97,8 +95,8 @@ class TaskAnnouncer:
         """
         if not entry.remote:
             self._end_sending(entry, now, final=final)
-            for each in self._hooks:
-                each.on_emptied(entry, now)
+            for on_emptied in self._hooks.on_emptied:
+                on_emptied(entry, now)
         if self._manager.table.find(entry.name) is None:
             # A relay that was never reached may leave a search behind (BUS-ROUTE-19).
             self._own_searches.end_unneeded(entry.name)

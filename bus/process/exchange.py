@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
-    from bus.kernel.hooks import Hooks
+    from bus.kernel.hooks import Hooks, OpenHooks
     from bus.kernel.remote_manager import RemoteManager
     from bus.kernel.tasks.process_manager import ProcessManager
     from bus.kernel.tasks.routing_table import Entry
@@ -91,8 +91,8 @@ class Exchange:
     Attributes:
         manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
-        hooks: those of the features that begin with this process.
-        remote_features: the features of a process among others; see `RemoteManager`.
+        hooks: those that the features gave when the bus opened.
+        remote_features: each gives its hooks to the comm thread; see `RemoteManager`.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
@@ -129,7 +129,7 @@ class Exchange:
         self,
         manager: ProcessManager,
         trace_sink: TraceSink | None = None,
-        hooks: Sequence[Hooks] = (),
+        hooks: Sequence[OpenHooks] = (),
         remote_features: Sequence[Callable[[RemoteManager], Hooks]] = (),
     ) -> None:
         self.manager: Final = manager

@@ -21,16 +21,29 @@ def rows(master: Master) -> dict[Any, Any]:
     return master.remote._rows
 
 
+def is_of_kernel(part: Any) -> bool:
+    module: str = part.__module__
+    return module.startswith("bus.kernel.")
+
+
 def test_each_type_of_frame_has_one_row() -> None:
     master = Master("m1")
-    master.remote.begin(0.0)
-    hooks = [row for each in master.remote._hooks for row in each.frames]
 
     types = [each.type for each in rows(master) if not isinstance(each, Reason)]
     # This process shares no memory.
     types += [each.type for each in MemoryFrame.__subclasses__()]
     assert sorted(types) == sorted(FrameType)
-    assert len(rows(master)) == len([*master.remote._table(), *hooks])
+    given = [*master.remote._table(), *master.remote._hooks.frames]
+    assert len(rows(master)) == len(given)
+
+
+def test_the_kernel_defines_the_frames_that_it_handles_and_no_other() -> None:
+    """The frames of a feature are in its folder."""
+    table = rows(Master("m1")).values()
+    frames = [row for row in table if not isinstance(row.kind, Reason)]
+
+    defined = [row.kind for row in frames if is_of_kernel(row.kind)]
+    assert defined == [row.kind for row in frames if is_of_kernel(row.handle)]
 
 
 @clause("BUS-CHAN-9")

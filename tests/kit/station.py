@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.errors import BusError
-    from bus.kernel.hooks import Hooks
+    from bus.kernel.hooks import OpenHooks
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.tasks.runs import InboundRun
     from bus.model.events import BusReason
@@ -138,7 +138,7 @@ class Station:
     No callback blocks here, so every thread may wait.
     """
 
-    def __init__(self, *, parked: int = 100, hooks: Sequence[Hooks] = ()) -> None:
+    def __init__(self, *, parked: int = 100, hooks: Sequence[OpenHooks] = ()) -> None:
         self.manager: Final = ProcessManager(
             IDENTITY.machine,
             IDENTITY.process,

@@ -85,7 +85,11 @@ FOLDERS: Final = {
         ("tests/kernel", "tests/simulate", "tests/features/durable"),
         60,
     ),
-    "bus/kernel/wire": Folder(("bus/kernel/wire",), ("tests/kernel",), 60),
+    "bus/kernel/wire": Folder(
+        ("bus/kernel/wire", "bus/features/subscriptions/frames.py"),
+        ("tests/kernel",),
+        60,
+    ),
     "bus/kernel/peer": Folder(("bus/kernel/peer",), _BUS_TESTS, 60),
     "bus/kernel/links": Folder(
         (
@@ -94,7 +98,8 @@ FOLDERS: Final = {
             *("bus/kernel/relays.py", "bus/kernel/remote_manager.py"),
             *("bus/kernel/task_announcer.py", "bus/kernel/topology.py"),
             *("bus/kernel/links", "bus/kernel/messages", "bus/kernel/searches"),
-            *("bus/features/subscriptions/presence.py",),
+            "bus/features/subscriptions/presence.py",
+            "bus/features/subscriptions/remote_presence.py",
             "bus/features/subscriptions/remote_subscriptions.py",
             "bus/features/machines/machine_dialler.py",
         ),

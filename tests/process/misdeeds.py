@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from bus.features.memory.frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.features.subscriptions.frames import Subscribe, Unexport, Unsubscribe
 from bus.kernel import wire
 from bus.kernel.wire import Reason
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from bus.model.message import Kind
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ STRANGE: Final[Mapping[str, Callable[[Hostile], None]]] = {
     "an error about nothing": lambda r: r.say(wire.Error(reason=Reason.WIRE)),
     "a search that is not": lambda r: r.say(wire.Cancel(id=r.request(9))),
     "a subscription that is not": lambda r: r.say(Unsubscribe(id=r.request(9))),
-    "a task that is not": lambda r: r.say(wire.Unexport(id=r.id(9))),
+    "a task that is not": lambda r: r.say(Unexport(id=r.id(9))),
     "a relay that is not": lambda r: r.say(wire.Unrelay(relay=77, extracted=3)),
     "another epoch": lambda r: r.say(_ack(r, epoch=1, last=77)),
     "tasks that took nothing": lambda r: r.say(_ack(r, extracted=((1, 9), (77, 5)))),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NOREPLY, BusConfig, Response
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel import wire
 from bus.kernel.wire import Reason
-from bus.kernel.wire.frames import Subscribe
 from bus.model.message import Kind
 from bus.model.registration import Visibility
 from bus.testing import memory_bus

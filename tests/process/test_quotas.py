@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from bus.errors import NameTakenError
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel import wire
 from bus.kernel.tasks.actions import Evict
 from bus.kernel.wire import Reason
-from bus.kernel.wire.frames import Subscribe
 from bus.model.events import BusReason
 from bus.model.payload import encode as encoded
 from bus.process.failures import PeerLog

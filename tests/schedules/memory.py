@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.features.memory.arena import Arena
 from bus.features.memory.frames import MemoryFrame, Release
 from bus.features.memory.link_memory import LinkMemory
-from bus.kernel.hooks import Hooks
+from bus.kernel.hooks import OpenHooks
 from bus.kernel.wire import Batch
 from bus.process.comm_thread import CommThread
 from bus.process.link_poller import ParkedPoller
@@ -151,7 +151,7 @@ class Reader(Recipient):
     """
 
     def __init__(self) -> None:
-        station = Station(hooks=[Hooks(bodies=partial(LinkMemory, PATIENT))])
+        station = Station(hooks=[OpenHooks(bodies=partial(LinkMemory, PATIENT))])
         comm = CommThread(
             station.exchange,
             IDENTITY,

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from bus.errors import BusFullError, NameTakenError
-from bus.features import REMOTE_FEATURES
+from bus.features import FEATURES
 from bus.features.machines.any_machine import AnyMachineNames
 from bus.features.machines.machine_dialler import MachineDialler
 from bus.features.moving.new_addresses import NewAddresses
@@ -105,7 +105,7 @@ class SimProcess:
             host="relays",
             master=(f"{machine}/Master",),
             static=(),
-            features=REMOTE_FEATURES,
+            features=[each.on_begin for each in FEATURES if each.on_begin],
         )
         self.tasks: dict[str, SimTask] = {}
         self._backlog: list[Callable[[], list[Action]]] = []

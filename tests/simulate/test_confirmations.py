@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel.tasks.actions import Send, Settled
 from bus.kernel.wire import Pong
-from bus.kernel.wire.frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from bus.features.subscriptions.frames import Subscribe, Unexport, Unsubscribe
 from bus.kernel import wire
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from bus.model.message import Kind
 from bus.model.registration import RegistrationId
 from specs.clauses import clause
@@ -58,7 +58,7 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
         wire.Search(id=request, machine="m1", name="f", sender=task, hops=3),
         wire.Cancel(id=request),
         wire.Export(id=id_, name=task.name, registered_ns=number),
-        wire.Unexport(id=id_),
+        Unexport(id=id_),
         wire.Eliminate(id=id_, name=task.name),
         Subscribe(id=request, specification="**", subscriber=task, hops=3),
         Unsubscribe(id=request),

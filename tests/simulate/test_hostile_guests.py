@@ -8,6 +8,7 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel.peer.peer import characteristics
 from bus.kernel.searches import own_searches
 from bus.kernel.tasks.actions import Answer
@@ -22,7 +23,6 @@ from bus.kernel.wire import (
     Refused,
     Unrelay,
 )
-from bus.kernel.wire.frames import Subscribe
 from bus.model.message import Kind
 from bus.model.registration import RegistrationId
 from specs.clauses import clause

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel import constants
 from bus.kernel.relays import Relays
 from bus.kernel.wire import Eliminate
-from bus.kernel.wire.frames import Subscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

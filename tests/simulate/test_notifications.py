@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bus.features.subscriptions.frames import Subscribe, Unsubscribe
 from bus.kernel import constants
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.features.subscriptions.frames import Subscribe, Unsubscribe
 from bus.kernel.wire import Batch, decode
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import AccessDeniedError, RemoteError
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel.tasks.actions import Evict
 from bus.kernel.wire import AddRelay, Error, LinkKind, Reason, Refused
-from bus.kernel.wire.frames import Subscribe
 from bus.model.rights import Rights
 from bus.model.specification import Specification
 from specs.clauses import clause

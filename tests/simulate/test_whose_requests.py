@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.features.subscriptions.frames import Unsubscribe
 from bus.kernel.wire import (
     Cancel,
     ControlFrame,
@@ -18,7 +19,6 @@ from bus.kernel.wire import (
     Pong,
     Reason,
 )
-from bus.kernel.wire.frames import Unsubscribe
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 from tests.simulate.test_gaps import notify, received

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel.searches.requests import Request
-from bus.kernel.wire.frames import Subscribe
 from bus.model.message import Incoming, Kind
 from specs.clauses import clause
 from tests.kit.work import bytecodes

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel.wire import AddRelay, Eliminate, RequestId, Search, Unrelay
-from bus.kernel.wire.frames import Subscribe
 from bus.model.registration import Visibility
 from tests.kernel.search_invariants import (
     AT_REST,

@@ -23,7 +23,7 @@ from bus.errors import HorizonError
 from bus.features.durable.format import Owner, groups, head, read
 from bus.features.durable.horizons import Horizons, Store
 from bus.features.durable.storage import DiskStorage
-from bus.kernel.hooks import Hooks
+from bus.kernel.hooks import OpenHooks
 
 if TYPE_CHECKING:
     import _thread
@@ -211,9 +211,9 @@ class HorizonStore:
         log = HorizonLog(DiskStorage(durability.directory), owner)
         return cls(log, ahead=durability.ahead)
 
-    def hooks(self) -> Hooks:
+    def hooks(self) -> OpenHooks:
         """Return the hooks of the feature."""
-        return Hooks(
+        return OpenHooks(
             horizons=self.horizons,
             incarnation=self.incarnation,
             performers={Store: self.store},

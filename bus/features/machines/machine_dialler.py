@@ -148,7 +148,7 @@ class MachineDialler(Masters):
         """Fill the slot; return what the remote manager calls."""
         self._links.masters = self
         conflict = Row(Reason.MACHINE_NAME, self.on_conflict_reported, counted=False)
-        return Hooks(frames=(conflict,), on_pong=self.conflicts.on_pong)
+        return Hooks(frames=(conflict,), on_pong=(self.conflicts.on_pong,))
 
     def begin(self, now: float) -> None:
         if self._topology.is_master:

@@ -47,8 +47,8 @@ class NewAddresses(Moves):
         self._remote.resolver.own.moves = self
         return Hooks(
             frames=(Row(Reason.MOVED, self.on_answer),),
-            on_emptied=self.on_emptied,
-            on_eliminated=self.on_eliminated,
+            on_emptied=(self.on_emptied,),
+            on_eliminated=(self.on_eliminated,),
         )
 
     def _expire(self, now: float) -> float | None:

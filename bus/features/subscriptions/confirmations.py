@@ -18,11 +18,11 @@ from bus.kernel.tasks.actions import Settled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.features.subscriptions.frames import Subscribe
     from bus.kernel.peer.peer import Peer
     from bus.kernel.searches.requests import Request
     from bus.kernel.topology import Topology
     from bus.kernel.wire import RequestId
-    from bus.kernel.wire.frames import Subscribe
 
 __all__ = ["Confirmations"]
 

@@ -15,13 +15,13 @@ from bus.model.registration import Visibility
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bus.features.subscriptions.frames import Subscribe
     from bus.kernel.peer.peer import Peer
     from bus.kernel.relays import Relays
     from bus.kernel.searches.requests import Request, Requests
     from bus.kernel.tasks.process_manager import ProcessManager
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.topology import Topology
-    from bus.kernel.wire.frames import Subscribe
     from bus.model.registration import Key
 
 __all__ = ["Matches"]

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from bus.errors import WireError
 from bus.features.subscriptions.confirmations import Confirmations
+from bus.features.subscriptions.frames import Subscribe, Unexport, Unsubscribe
 from bus.features.subscriptions.local_subscriptions import subscriptions_of
 from bus.features.subscriptions.matches import Matches
-from bus.features.subscriptions.presence import RemotePresence
+from bus.features.subscriptions.remote_presence import RemotePresence
 from bus.kernel import constants
 from bus.kernel.hooks import Hooks, Row
 from bus.kernel.peer.peer import characteristics
 from bus.kernel.searches.requests import HOPS, Request, Requests, check_passed_on
-from bus.kernel.wire import AddRelay, Error, Pong, Reason, Unexport
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
+from bus.kernel.wire import AddRelay, Error, Pong, Reason
 from bus.model.specification import Specification
 
 if TYPE_CHECKING:
@@ -104,18 +104,18 @@ class RemoteSubscriptions:
                 Row(Unexport, self.presence.on_unexport),
                 Row(Reason.CLOSING, self.on_refusal),
             ),
-            answers=self.on_answer,
-            on_link=self.on_link,
-            on_joined=self.on_joined,
-            on_pong=self.on_pong,
-            on_master=self.on_master,
-            on_emptied=self.on_emptied,
-            on_process_lost=self.on_process_lost,
-            on_new_epoch=self.on_new_epoch,
-            on_peer_lost=self.on_peer_lost,
-            on_eliminated=self.presence.on_eliminated,
-            peers=self.matches.subscribed_peers,
-            wants=self.matches.is_subscriber,
+            answers=(self.on_answer,),
+            on_link=(self.on_link,),
+            on_joined=(self.on_joined,),
+            on_pong=(self.on_pong,),
+            on_master=(self.on_master,),
+            on_emptied=(self.on_emptied,),
+            on_process_lost=(self.on_process_lost,),
+            on_new_epoch=(self.on_new_epoch,),
+            on_peer_lost=(self.on_peer_lost,),
+            on_eliminated=(self.presence.on_eliminated,),
+            peers=(self.matches.subscribed_peers,),
+            wants=(self.matches.is_subscriber,),
         )
 
     # Tasks of this process; calls of `LocalSubscriptions`.

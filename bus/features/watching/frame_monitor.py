@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from msgspec import Struct, field
 
+from bus.features.subscriptions.frames import Subscribe
 from bus.kernel.peer.relay import AUDIENCE
 from bus.kernel.wire import (
     FAILED,
@@ -50,7 +51,6 @@ from bus.kernel.wire import (
     Unrelay,
     Welcome,
 )
-from bus.kernel.wire.frames import Subscribe
 from bus.model.address import is_system
 from bus.model.message import NOREPLY
 from bus.model.registration import RegistrationId

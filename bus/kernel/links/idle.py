@@ -27,7 +27,7 @@ from bus.model.registration import Visibility
 from bus.model.specification import Specification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from bus.kernel.hooks import Hooks
     from bus.kernel.links.link import Link
@@ -194,7 +194,7 @@ class IdleLinks:
         topology: Topology,
         relays: Relays,
         outbound_messages: OutboundMessages,
-        hooks: Sequence[Hooks],
+        hooks: Hooks,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
@@ -277,4 +277,4 @@ class IdleLinks:
 
     def _wants(self, peer: Peer) -> bool:
         """Return True if a process subscribes to any task of this one."""
-        return any(each.wants(peer) for each in self._hooks)
+        return any(wants(peer) for wants in self._hooks.wants)

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from bus.errors import WireError
 from bus.kernel.peer.peer import Peer
 from bus.kernel.timers import Deadlines
-from bus.kernel.wire import AddRelay, Cancel, Search
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
+from bus.kernel.wire import AddRelay, Search
+from bus.kernel.wire.frames import RequestFrame
 from bus.model.registration import Key
 from bus.model.specification import Specification
 
@@ -34,7 +34,7 @@ __all__ = ["HOPS", "AnswerCollector", "Request", "Requests", "check_passed_on"]
 
 HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
 
-Asked = TypeVar("Asked", Search, Subscribe)
+Asked = TypeVar("Asked", bound=RequestFrame)
 
 
 class Request(Struct, Generic[Asked], eq=False, dict=True):
@@ -77,8 +77,7 @@ class Request(Struct, Generic[Asked], eq=False, dict=True):
     @property
     def anywhere(self) -> bool:
         """True if it is a search for a name that may be of any machine."""
-        frame: Search | Subscribe = self.frame
-        return isinstance(frame, Search) and frame.anywhere
+        return isinstance(self.frame, Search) and self.frame.anywhere
 
     @property
     def asker(self) -> Key:
@@ -225,11 +224,10 @@ class Requests(Generic[Asked]):
         """Drop a request, and cancel it at the peers that it was forwarded to."""
         if request.frame.id not in self._by_id:
             return  # an interrupt has ended the decision that was to keep it
-        frame: Search | Subscribe = request.frame
-        ends = Cancel if isinstance(frame, Search) else Unsubscribe
+        frame = request.frame
         for key, way in list(request.forwarded_to.items()):
             if way is not answered_by:
-                way.session.send_control(ends(id=frame.id))
+                way.session.send_control(frame.end(id=frame.id))
             del request.forwarded_to[key]
         self._forget(frame.id)  # last: after an interrupt the call is repeated
 

@@ -8,8 +8,8 @@ codec           from the data of a link to frames, and back
 Nothing here depends on a link or its state: other modules decide whether a frame may
 arrive now. The clauses are in specs/bus-wire.md.
 
-The frames of one feature (SUBSCRIBE, UNSUBSCRIBE, those of memory, announcements) are
-imported from the modules that define them.
+The frames of a feature are in its folder: `bus.features.subscriptions.frames`,
+`bus.features.memory.frames`.
 """
 
 from bus.kernel.wire.batch import (
@@ -65,7 +65,6 @@ from bus.kernel.wire.frames import (
     Pong,
     Refused,
     Search,
-    Unexport,
     Unrelay,
     Welcome,
 )
@@ -122,7 +121,6 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Export",
     "Gap",
     "Search",
-    "Unexport",
     "Unrelay",
     # stream_frames
     "Ack",

@@ -46,10 +46,7 @@ from bus.kernel.wire.frames import (
     Pong,
     Refused,
     Search,
-    Subscribe,
-    Unexport,
     Unrelay,
-    Unsubscribe,
     Welcome,
 )
 
@@ -98,8 +95,8 @@ def register(*types: type[ControlFrame]) -> None:
 
 register(
     *(Hello, Welcome, Refused, OpenStream, ConnectOffer, Ping, Pong, Bye, Error),
-    *(Export, Unexport, Search, Cancel, AddRelay, Unrelay, Eliminate, Dismiss),
-    *(Dismissed, Subscribe, Unsubscribe, Ack, Gap),
+    *(Export, Search, Cancel, AddRelay, Unrelay, Eliminate, Dismiss, Dismissed),
+    *(Ack, Gap),
 )
 
 

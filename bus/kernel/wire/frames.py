@@ -26,7 +26,6 @@ from bus.kernel.wire.parts import (
     MachineName,
     ModuleName,
     Number,
-    Overflow,
     Part,
     Reason,
     RequestId,
@@ -38,7 +37,6 @@ from bus.kernel.wire.parts import (
 )
 from bus.model.address import check_machine_name, check_module_name
 from bus.model.registration import RegistrationId
-from bus.model.specification import Specification
 
 __all__ = [
     "EXTRACTED_MAX",
@@ -61,11 +59,10 @@ __all__ = [
     "Ping",
     "Pong",
     "Refused",
+    "RequestEnd",
+    "RequestFrame",
     "Search",
-    "Subscribe",
-    "Unexport",
     "Unrelay",
-    "Unsubscribe",
     "Welcome",
 ]
 
@@ -346,22 +343,36 @@ class Export(ControlFrame, frozen=True, kw_only=True):
         check_module_name(self.name)
 
 
-class Unexport(ControlFrame, frozen=True, kw_only=True):
-    """Withdrawal of a task that may live: of another machine, by the master."""
+class RequestEnd(ControlFrame, frozen=True, kw_only=True):
+    """The end of a request."""
 
-    type = FrameType.UNEXPORT
-    id: RegistrationId
-
-    def __post_init__(self) -> None:
-        check_registration(self.id)
+    id: RequestId
 
 
-class Search(ControlFrame, frozen=True, kw_only=True):
+class RequestFrame(ControlFrame, frozen=True, kw_only=True):
+    """A request that is forwarded from process to process until it ends.
+
+    id: if sent again, it is the same request (AMO-29).
+    hops: how many links it may still cross (OPEN-9).
+    end: the type of the frame that ends it.
+    """
+
+    end: ClassVar[type[RequestEnd]]
+    id: RequestId
+    hops: Annotated[int, Meta(ge=0, le=_HOPS_MAX)]
+
+
+class Cancel(RequestEnd, frozen=True, kw_only=True):
+    """The end of a search whose answer no message waits for (BUS-ROUTE-19)."""
+
+    type = FrameType.CANCEL
+
+
+class Search(RequestFrame, frozen=True, kw_only=True):
     """A search for the task with this name (BUS-ROUTE-6).
 
     machine: the only machine where it is sought (BUS-ROUTE-14).
     sender: the task that needs it, from which the relay is made (BUS-RELAY-12).
-    hops: how many links it may still cross (OPEN-9).
     milliseconds_left: how long a process that cannot answer keeps it (BUS-ROUTE-18);
       None until it is cancelled.
     anywhere: True if the name may be of any machine (BUS-ROUTE-21). From a slave to its
@@ -371,24 +382,16 @@ class Search(ControlFrame, frozen=True, kw_only=True):
     """
 
     type = FrameType.SEARCH
-    id: RequestId
+    end = Cancel
     machine: MachineName
     name: ModuleName
     sender: Characteristics
-    hops: Annotated[int, Meta(ge=0, le=_HOPS_MAX)]
     milliseconds_left: U32 | None = None
     anywhere: bool = False
 
     def __post_init__(self) -> None:
         check_machine_name(self.machine)
         check_module_name(self.name)
-
-
-class Cancel(ControlFrame, frozen=True, kw_only=True):
-    """The end of a search whose answer no message waits for (BUS-ROUTE-19)."""
-
-    type = FrameType.CANCEL
-    id: RequestId
 
 
 class AddRelay(ControlFrame, frozen=True, kw_only=True):
@@ -477,37 +480,3 @@ class Eliminate(ControlFrame, frozen=True, kw_only=True):
         check_module_name(self.name)
         if self.moved_to:
             check_moved_to(self.moved_to)
-
-
-class Subscribe(ControlFrame, frozen=True, kw_only=True):
-    """A task's subscription to the notifiers of a specification (BUS-RELAY-8).
-
-    presence: True if the task only watches which of them are present; nothing is sent
-      to it.
-    id: if sent again, it is the same subscription (AMO-29).
-    specification: as `Specification.parse` reads it (OPEN-16).
-    subscriber: the data from which the subscriber's relay is made.
-    overflow: policy for notifications that exceed its capacity (BUS-FLOW-6).
-    hops: how many links it may still cross (OPEN-9).
-    confirm: the number of the PONG to send once all processes have received it; 0 for
-      none.
-    """
-
-    type = FrameType.SUBSCRIBE
-    id: RequestId
-    specification: Text
-    subscriber: Characteristics
-    overflow: Overflow = "drop-oldest"
-    presence: bool = False
-    hops: Annotated[int, Meta(ge=0, le=_HOPS_MAX)]
-    confirm: U64 = 0
-
-    def __post_init__(self) -> None:
-        Specification.parse(self.specification)
-
-
-class Unsubscribe(ControlFrame, frozen=True, kw_only=True):
-    """The end of a subscription (AMO-26)."""
-
-    type = FrameType.UNSUBSCRIBE
-    id: RequestId

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.features import REMOTE_FEATURES
+from bus.features import FEATURES
 from bus.features.machines.machine_dialler import MachineDialler
 from bus.kernel.remote_manager import RemoteManager
 from bus.kernel.tasks.actions import Dial, HangUp, Send
@@ -73,8 +73,9 @@ class Master:
             static=static if network else None,
         )
         # As `begin` does, which most tests do not call.
-        for feature in REMOTE_FEATURES:
-            self.remote.add_hooks(feature(self.remote))
+        for feature in FEATURES:
+            if feature.on_begin is not None:
+                self.remote.add_hooks(feature.on_begin(self.remote))
 
     @property
     def machines(self) -> MachineDialler:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.features.memory.frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.features.subscriptions.frames import Subscribe, Unexport, Unsubscribe
 from bus.kernel import wire
-from bus.kernel.wire.frames import Subscribe, Unsubscribe
 from bus.model.message import Kind
 from bus.model.payload import encode
 from bus.model.registration import RegistrationId, Visibility
@@ -88,7 +88,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "EXPORT": wire.Export(id=_F, name="f", registered_ns=10**12),
         "EXPORT asks": wire.Export(id=_F, name="f", registered_ns=10**12, asks=True),
-        "UNEXPORT": wire.Unexport(id=_F),
+        "UNEXPORT": Unexport(id=_F),
         "SEARCH": _SEARCH,
         "SEARCH anywhere": replace(_SEARCH, hops=2, anywhere=True),
         "CANCEL": wire.Cancel(id=_REQUEST),
