@@ -73,8 +73,7 @@ class Folder:
 
 _BUS_TESTS: Final = (
     *("tests/kernel", "tests/simulate", "tests/process", "tests/bus"),
-    *("tests/features/machines", "tests/features/subscriptions"),
-    "tests/features/durable",
+    "tests/features",
 )
 FOLDERS: Final = {
     "queuebroker/channel": Folder(

@@ -11,6 +11,7 @@ from bus import Role
 from bus.features.memory.link_memory import LinkMemory
 from bus.kernel import fast_path
 from bus.kernel.wire import decode, encode_single, pieces
+from tests.features.memory.memory_ends import Owner, Recipient
 from tests.kit.buses import socket_bus
 from tests.kit.constants import configured, set_constants
 from tests.kit.discovery import free_udp_port
@@ -18,7 +19,6 @@ from tests.kit.site import THERE, Site
 from tests.kit.tasks import echo
 from tests.process import real  # noqa: F401 # starts its server before any test
 from tests.process.hostile import is_known, served
-from tests.process.memory_ends import Owner, Recipient
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:

@@ -22,10 +22,7 @@ from bus.process.link_poller import ParkedPoller
 from bus.process.memory_network import MemoryNetwork
 from queuebroker import _sync
 from queuebroker.waiting.shared_parker import SharedParker
-from tests.kit.buses import PATIENT
-from tests.kit.inspection import unbalanced_memory
-from tests.kit.station import IDENTITY, Station
-from tests.process.memory_ends import (
+from tests.features.memory.memory_ends import (
     SIZE,
     Owner,
     Recipient,
@@ -33,6 +30,9 @@ from tests.process.memory_ends import (
     close_all,
     message,
 )
+from tests.kit.buses import PATIENT
+from tests.kit.inspection import unbalanced_memory
+from tests.kit.station import IDENTITY, Station
 
 if TYPE_CHECKING:
     import _thread

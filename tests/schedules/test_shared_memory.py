@@ -13,7 +13,7 @@ from bus.features.memory.mappings import SlabMappings
 from bus.process.rounds import Rounds
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.process.memory_ends import SIZE, Recipient
+from tests.features.memory.memory_ends import SIZE, Recipient
 from tests.schedules.memory import (
     BODIES,
     Links,

@@ -21,9 +21,7 @@ from bus.model.snapshot import (
 )
 from specs.clauses import clause
 from tests.depth import schedules
-from tests.kit.clock import Clock
-from tests.kit.inspection import unbalanced_memory
-from tests.process.memory_ends import (
+from tests.features.memory.memory_ends import (
     MIB,
     SIZE,
     Owner,
@@ -32,6 +30,8 @@ from tests.process.memory_ends import (
     body_of,
     message,
 )
+from tests.kit.clock import Clock
+from tests.kit.inspection import unbalanced_memory
 
 if TYPE_CHECKING:
     from bus.features.memory.frames import MemoryFrame

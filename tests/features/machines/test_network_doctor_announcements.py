@@ -15,7 +15,7 @@ from bus.features.machines.machine_keys import MachineKeys
 from bus.features.machines.probe import Fault
 from bus.process.socket_network import machine_id
 from specs.clauses import clause
-from tests.cli.findings import failure, findings, is_fault, states
+from tests.features.machines.findings import failure, findings, is_fault, states
 from tests.kit.discovery import announcement, free_udp_port
 from tests.kit.site import HERE, THERE, Site
 

@@ -15,7 +15,7 @@ from bus.features.memory.shared_memory import SEALS
 from bus.kernel.wire import NO_DEADLINE, RAW, Batch, FrameReader, Run
 from bus.model.message import Kind
 from specs.clauses import clause
-from tests.process.memory_ends import (
+from tests.features.memory.memory_ends import (
     MIB,
     SIZE,
     Owner,

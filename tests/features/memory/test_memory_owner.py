@@ -15,7 +15,7 @@ from bus.features.memory import shared_bodies
 from bus.features.memory.frames import Release, SlabAnswer
 from bus.kernel.wire import RAW, Batch
 from specs.clauses import clause
-from tests.process.memory_ends import (
+from tests.features.memory.memory_ends import (
     MIB,
     SIZE,
     Owner,

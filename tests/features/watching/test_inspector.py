@@ -54,7 +54,7 @@ def test_a_process_reports_its_name_role_and_pid(near: Bus) -> None:
         assert report(far, "near")["process"] == "near"
 
 
-_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "look-at-a-live-bus.md"
+_PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "look-at-a-live-bus.md"
 
 
 def _names(cell: str) -> set[str]:

@@ -12,8 +12,8 @@ import pytest
 
 from bus.features.machines.probe import Fault
 from specs.clauses import clause
-from tests.cli.findings import failure, file_of, is_fault
 from tests.cli.verbs import MACHINE
+from tests.features.machines.findings import failure, file_of, is_fault
 from tests.network.conditions import Conditions
 from tests.network.ethernet import Ethernet, ip, refusal_reason
 from tests.support import LIMIT_S
@@ -21,7 +21,7 @@ from tests.support import LIMIT_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cli.findings import Finding
+    from tests.features.machines.findings import Finding
     from tests.kit.site import Site
 
 REFUSED = refusal_reason()

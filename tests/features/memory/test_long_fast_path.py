@@ -33,8 +33,8 @@ from bus.model.message import Kind
 from bus.process.rounds import Rounds
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.features.memory.memory_ends import Owner, Recipient, all_closed, body_of
 from tests.process.alone import Alone
-from tests.process.memory_ends import Owner, Recipient, all_closed, body_of
 from tests.process.talk import Talk, until_at_rest
 from tests.strikes import everywhere
 from tests.support import Threads, until

@@ -17,10 +17,7 @@ from bus.kernel.wire import encode
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.kit.buses import PATIENT, socket_bus
-from tests.kit.comm_threads import memory_of
-from tests.kit.tasks import ignore
-from tests.process.memory_ends import (
+from tests.features.memory.memory_ends import (
     MIB,
     SIZE,
     Owner,
@@ -29,8 +26,11 @@ from tests.process.memory_ends import (
     body_of,
     in_memory,
 )
+from tests.features.memory.test_shared_memory import TELLS, leases, lies_in_memory
+from tests.kit.buses import PATIENT, socket_bus
+from tests.kit.comm_threads import memory_of
+from tests.kit.tasks import ignore
 from tests.process.real import Far
-from tests.process.test_shared_memory import TELLS, leases, lies_in_memory
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:

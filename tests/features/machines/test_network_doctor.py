@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.cli.findings import failure, findings, states
+from tests.features.machines.findings import failure, findings, states
 from tests.kit.site import HERE, THERE, Site
 from tests.process.real import Far
 

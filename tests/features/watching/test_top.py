@@ -25,7 +25,7 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from tests.process.real import Far
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEAD = [each.name for each in attrs.fields(looking._Row)]
 
 

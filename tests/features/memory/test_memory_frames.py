@@ -29,7 +29,7 @@ from bus.kernel.wire import (
 )
 from bus.model.message import Kind
 from specs.clauses import clause
-from tests.process.memory_ends import (
+from tests.features.memory.memory_ends import (
     MIB,
     SIZE,
     Owner,

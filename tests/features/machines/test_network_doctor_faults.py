@@ -30,7 +30,7 @@ from queuebroker.errors import QueueBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
-from tests.cli.findings import diagnosis, failure, findings, is_fault
+from tests.features.machines.findings import diagnosis, failure, findings, is_fault
 from tests.kit.identities import identity
 from tests.kit.site import HERE, THERE, Site
 from tests.process.real import Far
