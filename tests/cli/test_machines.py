@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from bus.cli import main
-from bus.cli.text import ignored_line
-from bus.cli.text import duration
+from bus.cli.text import duration, ignored_line
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.site import HERE, THERE, Site
