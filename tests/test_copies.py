@@ -185,7 +185,7 @@ def _values() -> list[Any]:
             Excerpt(1, 2),
             PoolLayout(1, 2, 3, 4),
             Piece(1, 2, 3, 4),
-            Holdings(1, 2, 3, 4),
+            Holdings(1, 2, 3),
         ),
         *(Descriptor(1, (Piece(1, 2, 3, 4),), 3), Census(1, 2, 3, 4, 5, 6, 7)),
         *(*_pattern(), Stats(1, 2, 3, 4, 5, 6), Peer("p", 1, uris=("ism://m/",))),

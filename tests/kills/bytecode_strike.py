@@ -30,13 +30,9 @@ BUS: Final = "bus"
 
 _BUS: Final = Path(bus.__file__).parent
 _QUEUEBROKER: Final = Path(queuebroker.__file__).parent
-_MEMORY_FILES: Final = ("link_memory.py", "shared_bodies.py", "lent_bodies.py")
 # By place: the beginnings of the paths of the code that counts.
 _CODE: Final = {
-    MEMORY: (
-        str(_BUS / "multicast"),
-        *(str(_BUS / "links" / each) for each in _MEMORY_FILES),
-    ),
+    MEMORY: (str(_BUS / "features" / "memory"),),
     BUS: (str(_BUS), str(_QUEUEBROKER)),
 }
 

@@ -122,7 +122,7 @@ def test_a_process_kills_itself_before_a_chosen_bytecode(
     notes = [words for _, words in Reader(tmp_path).news()]
     assert notes[0] == notes[1]
     assert notes[0][0] == Note.KILLED
-    assert notes[0][1].startswith("layout.py:")
+    assert notes[0][1].startswith("region.py:")
 
 
 def test_a_rule_that_a_process_cannot_check_is_not_kept() -> None:

@@ -133,7 +133,7 @@ FOLDERS: Final = {
             *("bus/features/memory/pool.py", "bus/features/memory/queues.py"),
             *("bus/features/memory/chains.py", "bus/features/memory/region.py"),
             *("bus/features/memory/blocks.py", "bus/features/memory/slabs.py"),
-            "bus/features/memory/audit.py",
+            *("bus/features/memory/audit.py", "bus/features/memory/recipients.py"),
         ),
         ("tests/features/memory",),
         60,

@@ -16,17 +16,21 @@ The data region is an array of buffers. The control region has a control block f
 buffer, and more blocks for further recipients. The blocks are linked to messages, to
 the queues of recipients, and to the queues of free blocks.
 
+A pool and an arena have the same blocks, queues and orders. Those of a pool are bytes
+of its control region; those of an arena are objects of its owner.
+
 frames          the frames about shared memory
-blocks          the control blocks: DCB, ICB, the block of a queue
+blocks          the control blocks: DCB, ICB, the block of a queue; in both stores
 region          the layout of both regions, and their blocks and buffers
-queues          the free blocks, and the queue of one recipient
+queues          the free blocks of a region, and the queue of one recipient in it
 chains          the buffers of a message, whole or shared by variants of it
-recipient       the queue and the leases of one recipient; its side, which only reads
-audit           whether each block is in one place, and counted right
-pool            `Pool`: publish, dequeue, release
+recipients      the queue and the leases of each recipient: enqueue, dequeue, release
+reader          the side of a recipient of a pool, which only reads
 shared_memory   memory in no file system, for both regions
-slabs           shared memory in buffers of one size, within a limit
-arena           the slabs, the recipients and the leases of one process
+slabs           shared memory in buffers of one size, within a limit, and their DCBs
+audit           whether each block is in one place, and counted right, in either store
+pool            `Pool`: the orders for messages of many buffers in two regions
+arena           `Arena`: the orders for messages of one buffer in the slabs of a process
 mappings        the slabs of another process, and views of its messages
 shared_bodies   the bodies that this process has put into its arena
 lent_bodies     the bodies that this process reads in the arenas of others
@@ -49,7 +53,8 @@ if TYPE_CHECKING:
     from bus.features.memory.blocks import Mode
     from bus.features.memory.chains import Excerpt
     from bus.features.memory.pool import Pool
-    from bus.features.memory.recipient import Holdings, Reader
+    from bus.features.memory.reader import Reader
+    from bus.features.memory.recipients import Holdings
     from bus.features.memory.region import Descriptor, Piece, PoolLayout
 
 __all__ = [
@@ -69,16 +74,16 @@ _HOME_OF: Final = {
     "Census": "audit",
     "Descriptor": "region",
     "Excerpt": "chains",
-    "Holdings": "recipient",
+    "Holdings": "recipients",
     "Mode": "blocks",
     "Piece": "region",
     "Pool": "pool",
     "PoolLayout": "region",
-    "Reader": "recipient",
+    "Reader": "reader",
 }
 
 
-# Loaded on first use: a bus uses the arena of this package, and no pool.
+# Loaded on first use: a bus uses an arena, and no blocks in a control region.
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         msg = f"module {__name__!r} has no attribute {name!r}"

@@ -1,37 +1,42 @@
-"""`Arena`: the shared memory in which one process publishes its large messages."""
+"""`Arena`: the shared memory in which one process publishes its large messages.
+
+The process is the owner, and executes the four orders of the source: **lease** takes a
+DCB from the free queue of a slab, **enqueue** counts one holder more and appends an ICB
+to the queue of a recipient, **dequeue** leases the oldest one to the recipient, and
+**release** frees the DCB after the last holder. The owner holds the DCB itself, from
+its lease until all recipients are counted; each recipient has an ICB.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from bus.errors import ArenaFullError, StaleLeaseError
+from bus.features.memory.audit import ArenaAudit
+from bus.features.memory.blocks import DirectBlock, IndirectBlock
+from bus.features.memory.recipients import Recipients
 from bus.features.memory.slabs import SlabSet, buffer_bytes_for
 from queuebroker.arguments import flat_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
+    from bus.features.memory.recipients import Holdings
     from bus.features.memory.shared_memory import SharedMemory
-    from bus.features.memory.slabs import Slab, SlabBuffer
 
-__all__ = [
-    "Arena",
-    "ArenaLoan",
-    "ArenaRecipient",
-    "Placement",
-    "SlabState",
-    "arena_faults",
-]
+__all__ = ["Arena", "ArenaLoan", "Placement", "SlabState"]
 
 _FIELDS: Final = struct.Struct("!QQQQ")
 
 
-class Placement(NamedTuple):
+class Placement(msgspec.Struct, frozen=True, gc=False):
     """The location of a message for one recipient, and its lease.
 
     slab, lease: the slab, and the id of the lease; an arena never uses an id again.
@@ -45,7 +50,7 @@ class Placement(NamedTuple):
 
     def pack(self) -> bytes:
         """Return it as 32 bytes."""
-        return _FIELDS.pack(*self)
+        return _FIELDS.pack(self.slab, self.lease, self.at, self.length)
 
     @staticmethod
     def unpack(data: bytes | memoryview) -> Placement:
@@ -70,68 +75,13 @@ class ArenaLoan(NamedTuple):
     buffer: memoryview
 
 
-class ArenaRecipient:
-    """The messages that one recipient has leased, and the bytes of their buffers.
-
-    Invariant: ``held_bytes`` is the sum of the sizes of all buffers in ``leases``.
-
-    Attributes:
-        leases: the buffer of each lease, by the id of the lease; the oldest is first.
-        held_bytes: compared with the share of the recipient (MC-31).
-    """
-
-    __slots__ = ("held_bytes", "leases")
-
-    def __init__(self) -> None:
-        self.leases: Final[dict[int, SlabBuffer]] = {}
-        self.held_bytes: int = 0
-
-
-def arena_faults(
-    slabs: Iterable[Slab],
-    recipients: Mapping[int, ArenaRecipient],
-    loans: Iterable[SlabBuffer],
-) -> Iterator[str]:
-    """Yield one line for each violation of the conservation of buffers (MC-40).
-
-    slabs: all open ones. recipients: by number. loans: the buffer of each loan.
-    """
-    held = [*loans]
-    for number, recipient in recipients.items():
-        held += recipient.leases.values()
-        sizes = sum(buffer.size for buffer in recipient.leases.values())
-        if recipient.held_bytes != sizes:
-            counted = f"recipient {number} counts {recipient.held_bytes} bytes"
-            yield f"{counted}, and holds {sizes}"
-    known = Counter(held)
-    for slab in slabs:
-        yield from _faults_of(slab, known)
-        for buffer in slab.buffers:
-            known.pop(buffer, None)
-    for buffer in known:
-        yield f"a lease or a loan is of slab {buffer.slab}, which is closed"
-
-
-def _faults_of(slab: Slab, known: Counter[SlabBuffer]) -> Iterator[str]:
-    free, abandoned = Counter(slab.free), 0
-    for buffer in slab.buffers:
-        name = f"the buffer at {buffer.at} of slab {slab.number}"
-        if buffer.holders < known[buffer]:
-            yield f"{name} counts {buffer.holders} holders, and has {known[buffer]}"
-        if free[buffer] != (buffer.holders == 0):
-            yield f"{name} has {buffer.holders} holders, and is free {free[buffer]}x"
-        abandoned += buffer.holders - known[buffer]
-    if abandoned != slab.abandoned:
-        counted = f"slab {slab.number} counts {slab.abandoned} abandoned messages"
-        yield f"{counted}, and has {abandoned}"
-
-
 class SlabState(NamedTuple):
     """One slab of an arena at present.
 
     number: as in `Placement`. buffer_bytes: the size of each buffer.
     buffers, free: all its buffers, and those without a message.
-    leases: the messages not released yet; each recipient of a message counts.
+    leases: the messages not released yet, queued ones included; each recipient of a
+      message counts.
     abandoned: those among them that a lost recipient may still read.
     loans: those among them that the owner still writes (MC-37).
     """
@@ -167,49 +117,32 @@ class Arena:
     Attributes:
         bytes_max: the same.
         held_max: the most bytes that one recipient may hold.
-        stray_releases: releases of a lease that the recipient does not have (MC-21).
 
     Raises:
         ValueError: ``bytes_max`` is less than 64 KiB, or ``share`` is not above 0 and
           at most 1.
     """
 
-    __slots__ = (
-        "_last_lease",
-        "_last_recipient",
-        "_loans",
-        "_recipients",
-        "_slabs",
-        "bytes_max",
-        "held_max",
-        "stray_releases",
-    )
+    __slots__ = ("_loans", "_recipients", "_slabs", "bytes_max", "held_max")
 
     def __init__(self, bytes_max: int, *, share: float = 1.0) -> None:
         self._slabs: Final = SlabSet(bytes_max)
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
         self.bytes_max: Final = bytes_max
-        self.stray_releases: int = 0
         self.held_max: Final = int(share * bytes_max)
-        # By number. A number is given out once: a late call for a lost recipient finds
-        # no new one.
-        self._recipients: Final[dict[int, ArenaRecipient]] = {}
-        # The buffer of each loan that has not ended, by the id of its lease.
-        self._loans: Final[dict[int, SlabBuffer]] = {}
-        self._last_lease = 0
-        self._last_recipient = -1
+        self._recipients: Final = Recipients[IndirectBlock]()
+        # The DCB of each loan that has not ended, by the id of its lease.
+        self._loans: Final[dict[int, DirectBlock]] = {}
 
     # Recipients.
 
     def add_recipient(self) -> int:
         """Return a number for one more recipient; it is never given out again."""
-        self._last_recipient += 1
-        self._recipients[self._last_recipient] = ArenaRecipient()
-        return self._last_recipient
+        return self._recipients.add(deque())
 
     def remove_recipient(self, recipient: int, *, process_ended: bool) -> int:
-        """Release all leases of a recipient whose link is closed; return how many.
+        """Release all messages of a recipient whose link is closed; return how many.
 
         process_ended: False if its process may still read what it has leased. Then
           these buffers are never used again, and their slab is closed once no other
@@ -218,15 +151,17 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        leases = self._recipient(recipient).leases
+        removed = self._recipients[recipient]
         del self._recipients[recipient]
-        for buffer in leases.values():
+        for block in removed.queue:  # its process has no location of these
+            self._count_down(block.target)
+        for block in removed.leases.values():
             if process_ended:
-                self._end(buffer)
+                self._count_down(block.target)
             else:
-                self._slabs.by_number[buffer.slab].abandoned += 1
+                self._slabs.by_number[block.target.slab].abandoned += 1
         self._slabs.close_abandoned()
-        return len(leases)
+        return len(removed.queue) + len(removed.leases)
 
     def is_within_share(self, recipient: int, size: int) -> bool:
         """Return True if a recipient may hold one more message of ``size`` bytes.
@@ -234,25 +169,24 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        return self.held_bytes(recipient) + buffer_bytes_for(size) <= self.held_max
+        held = self._recipients[recipient].held_bytes
+        return held + buffer_bytes_for(size) <= self.held_max
 
-    def held_bytes(self, recipient: int) -> int:
-        """Return the bytes of the buffers that a recipient holds.
+    def holdings(self, recipient: int) -> Holdings:
+        """Return the messages that a recipient keeps from being freed.
 
         Raises:
             ValueError: there is no such recipient.
         """
-        return self._recipient(recipient).held_bytes
+        return self._recipients[recipient].holdings
 
     # Messages.
 
-    def publish(
-        self, payload: Buffer, recipients: Iterable[int]
-    ) -> dict[int, Placement]:
-        """Copy a message into the arena once; return its location for each recipient.
+    def publish(self, payload: Buffer, recipients: Iterable[int]) -> list[int]:
+        """Copy a message into the arena once, and enqueue it for each recipient.
 
-        A recipient is missing in the result if the message would exceed its share
-        (MC-31). For no recipient nothing is done (MC-13).
+        Return the recipients that get it. One is missing if the message would exceed
+        its share (MC-31). For no recipient nothing is done (MC-13).
 
         Args:
             payload: any contiguous buffer; it is not used after the call.
@@ -266,38 +200,39 @@ class Arena:
             ValueError: there is no such recipient.
         """
         view = flat_view(payload, "payload")
-        if buffer_bytes_for(len(view)) > self.bytes_max:
+        size = len(view)
+        if buffer_bytes_for(size) > self.bytes_max:
             # MC-30. It exceeds each share, too, but no recipient could ever get it.
-            raise ArenaFullError(len(view), self.bytes_max)
-        named = self._within_share(recipients, len(view))
-        if not named:
-            return {}
-        slab = self._slabs.take(len(view))
-        buffer = slab.free[-1]
-        slab.view(buffer, len(view))[:] = view
-        slab.free.pop()
-        return {each: self._lease(to, buffer, len(view)) for each, to in named.items()}
+            raise ArenaFullError(size, self.bytes_max)
+        named = dict.fromkeys(recipients)
+        within = [each for each in named if self.is_within_share(each, size)]
+        if within:
+            loan = self.lease(size)
+            loan.buffer[:] = view
+            for each in within:
+                self.enqueue(loan, each)
+            self.release_loan(loan)
+        return within
 
-    def lend(self, size: int) -> ArenaLoan:
+    def lease(self, size: int) -> ArenaLoan:
         """Take a buffer for a message that the owner writes in place (MC-37).
 
         Raises:
             ArenaFullError, RuntimeError: as `publish`.
         """
         slab = self._slabs.take(size)
-        buffer = slab.free.pop()
-        buffer.holders = 1
-        self._last_lease += 1
-        self._loans[self._last_lease] = buffer
-        view = slab.view(buffer, size)
-        return ArenaLoan(slab.number, self._last_lease, buffer.at, size, view)
+        block = slab.free.pop()
+        block.dup = 1
+        lease = next(self._recipients.lease_ids)
+        self._loans[lease] = block
+        return ArenaLoan(slab.number, lease, block.at, size, slab.view(block, size))
 
-    def share(
+    def enqueue(
         self, loan: ArenaLoan, recipient: int, length: int | None = None
-    ) -> Placement | None:
-        """Lease the bytes of a loan to a recipient, too; return their location.
+    ) -> bool:
+        """Append the bytes of a loan to the queue of a recipient, too.
 
-        The loan goes on. Return None if the message would exceed the share of the
+        The loan goes on. Return False if the message would exceed the share of the
         recipient (MC-31). The owner must not write these bytes from now on.
 
         length: of the message, if it is shorter than the buffer of the loan.
@@ -306,46 +241,65 @@ class Arena:
             StaleLeaseError: the loan has ended.
             ValueError: there is no such recipient, or ``length`` exceeds the loan.
         """
-        to = self._recipient(recipient)
         length = loan.size if length is None else length
         if not 0 <= length <= loan.size:
             raise ValueError(f"cannot publish {length} bytes of a loan of {loan.size}")
-        buffer = self._loans.get(loan.lease)
-        if buffer is None or buffer.slab != loan.slab:
+        to = self._recipients[recipient]
+        block = self._loans.get(loan.lease)
+        if block is None:
             raise StaleLeaseError(loan.lease)
-        if to.held_bytes + buffer.size > self.held_max:
-            return None
-        return self._lease(to, buffer, length)
-
-    def take_back(self, loan: ArenaLoan) -> bool:
-        """End a loan; return False if it has ended.
-
-        Its recipients keep what was shared. Without any, the buffer is free again.
-        """
-        buffer = self._loans.get(loan.lease)
-        if buffer is None or buffer.slab != loan.slab:
-            self.stray_releases += 1
+        if to.held_bytes + block.held_bytes > self.held_max:
             return False
-        del self._loans[loan.lease]
-        with suppress(BufferError):  # a view made from it is left
-            loan.buffer.release()
-        self._end(buffer)
+        # MC-11: the loan keeps the buffer until all recipients are counted.
+        block.dup += 1
+        to.enqueue(IndirectBlock(block, length, block.held_bytes))
         return True
 
-    def release(self, recipient: int, slab: int, lease: int) -> bool:
-        """End a lease; return False if this recipient does not have it (MC-21).
+    def dequeue(self, recipient: int) -> Placement | None:
+        """Lease the oldest message of a recipient; None if its queue is empty.
 
         Raises:
             ValueError: there is no such recipient.
         """
-        held = self._recipient(recipient)
-        buffer = held.leases.get(lease)
-        if buffer is None or buffer.slab != slab:
-            self.stray_releases += 1
+        leased = self._recipients.dequeue(recipient)
+        if leased is None:
+            return None
+        lease, block = leased
+        target = block.target
+        return Placement(target.slab, lease, target.at, block.length)
+
+    def release(self, recipient: int, lease: int, slab: int | None = None) -> bool:
+        """End a lease; return False if this recipient does not have it (MC-21).
+
+        slab: that of the lease, if the recipient names it too; both must be right.
+
+        Raises:
+            ValueError: there is no such recipient.
+        """
+        if slab is not None:
+            named = self._recipients[recipient].leases.get(lease)
+            if named is not None and named.target.slab != slab:
+                self._recipients.stray_releases += 1
+                return False
+        block = self._recipients.release(recipient, lease)
+        if block is None:
             return False
-        del held.leases[lease]
-        held.held_bytes -= buffer.size
-        self._end(buffer)
+        self._count_down(block.target)
+        return True
+
+    def release_loan(self, loan: ArenaLoan) -> bool:
+        """End a loan; return False if it has ended.
+
+        Its recipients keep the messages that were enqueued. Without any, the buffer is
+        free again.
+        """
+        block = self._loans.pop(loan.lease, None)
+        if block is None:
+            self._recipients.stray_releases += 1
+            return False
+        with suppress(BufferError):  # a view made from it is left
+            loan.buffer.release()
+        self._count_down(block)
         return True
 
     def memory(self, slab: int) -> SharedMemory:
@@ -382,14 +336,19 @@ class Arena:
         """The bytes of all open slabs."""
         return self._slabs.size
 
+    @property
+    def stray_releases(self) -> int:
+        """Releases of a lease that the recipient does not have (MC-21)."""
+        return self._recipients.stray_releases
+
     def slabs(self) -> Iterator[SlabState]:
         """Yield the state of each slab, the oldest first."""
-        loans = [buffer.slab for buffer in self._loans.values()]
+        loans = [block.slab for block in self._loans.values()]
         for slab in self._slabs.by_number.values():
             yield SlabState(
                 slab.number,
                 slab.buffer_bytes,
-                len(slab.buffers),
+                len(slab.blocks),
                 len(slab.free),
                 slab.holders,
                 slab.abandoned,
@@ -402,38 +361,13 @@ class Arena:
         Walks over all buffers; for tests and for inspection.
         """
         slabs = self._slabs.by_number.values()
-        return [*arena_faults(slabs, self._recipients, self._loans.values())]
+        return ArenaAudit(slabs, self._recipients, self._loans.values()).faults()
 
-    # Leases.
-
-    def _lease(
-        self, recipient: ArenaRecipient, buffer: SlabBuffer, length: int
-    ) -> Placement:
-        # An id is given out once and never again (MC-21).
-        self._last_lease = lease = self._last_lease + 1
-        buffer.holders += 1
-        recipient.leases[lease] = buffer
-        recipient.held_bytes += buffer.size
-        return Placement(buffer.slab, lease, buffer.at, length)
-
-    def _end(self, buffer: SlabBuffer) -> None:
-        """Count one holder less; free the buffer after the last one."""
-        buffer.holders -= 1
-        slab = self._slabs.by_number[buffer.slab]
-        if not buffer.holders:
-            slab.free.append(buffer)
+    def _count_down(self, block: DirectBlock) -> None:
+        """Count one holder less; free the DCB after the last one (MC-19, MC-20)."""
+        block.dup -= 1
+        slab = self._slabs.by_number[block.slab]
+        if not block.dup:
+            slab.free.append(block)
         if slab.abandoned:
             self._slabs.close_abandoned()
-
-    def _within_share(
-        self, recipients: Iterable[int], size: int
-    ) -> dict[int, ArenaRecipient]:
-        named = {each: self._recipient(each) for each in recipients}
-        most = self.held_max - buffer_bytes_for(size)
-        return {each: to for each, to in named.items() if to.held_bytes <= most}
-
-    def _recipient(self, number: int) -> ArenaRecipient:
-        try:
-            return self._recipients[number]
-        except KeyError:
-            raise ValueError(f"the arena has no recipient {number}") from None

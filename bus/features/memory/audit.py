@@ -1,24 +1,27 @@
-"""`Audit`: whether every block of a pool is in one place, and counted right (MC-23).
+"""`Audit`: whether every block is in one place, and counted right (MC-23, MC-40).
 
-It recounts what the queues and the blocks of the control region claim. It uses none of
-the operations that it checks, only the leases of each recipient.
+It recounts the claims of the queues, the leases and the blocks, and uses none of the
+operations that it checks. `PoolAudit` walks along the links of a control region, and
+`ArenaAudit` over the objects of the slabs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from bus.features.memory.blocks import END, INDIRECT, BlockFields, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+    from bus.features.memory.blocks import ControlBlock, DirectBlock, IndirectBlock
     from bus.features.memory.queues import BlockSupply
-    from bus.features.memory.recipient import Recipient
+    from bus.features.memory.recipients import Recipient
     from bus.features.memory.region import ControlRegion
+    from bus.features.memory.slabs import Slab
 
-__all__ = ["Audit", "Census"]
+__all__ = ["ArenaAudit", "Audit", "Census", "PoolAudit"]
 
 
 class Census(NamedTuple):
@@ -44,29 +47,111 @@ _SHARED: Final = "buffers that count their holders"
 _INDIRECT: Final = "blocks in use as ICB"
 
 
-class Audit:
-    """One walk over all blocks of a pool.
+K = TypeVar("K", bound="Hashable")
+
+
+class Audit(Generic[K]):
+    """The rules for the blocks of either store, each named by a key.
+
+    Attributes:
+        found: one line for each violation.
+        places: the place of each block that was found in one.
+        holders: by DCB, the holders that were found.
+    """
+
+    def __init__(self) -> None:
+        self.found: Final[list[str]] = []
+        self.places: Final[dict[K, str]] = {}
+        self.holders: Final[Counter[K]] = Counter()
+
+    def expect(self, holds: bool, otherwise: str) -> None:
+        """Note a violation unless a condition holds."""
+        if not holds:
+            self.found.append(otherwise)
+
+    def claim(self, name: str, key: K, place: str, *, shared: bool = False) -> None:
+        """Note the place of a block; a fault if it has another place already."""
+        before = self.places.get(key)
+        self.places[key] = place
+        said = f"{name} is among the {before} and the {place}"
+        self.expect(before is None or (shared and before == place), said)
+
+    def expect_sum(self, number: int, counted: int, held: int) -> None:
+        """Compare the bytes that a recipient counts with those that it holds."""
+        said = f"recipient {number} counts {counted} bytes, and holds {held}"
+        self.expect(counted == held, said)
+
+
+class ArenaAudit(Audit["DirectBlock"]):
+    """One walk over all blocks of an arena (MC-40).
+
+    Args:
+        slabs: all open ones.
+        recipients: by number.
+        loans: the DCB of each loan to the owner.
+    """
+
+    def __init__(
+        self,
+        slabs: Iterable[Slab],
+        recipients: Mapping[int, Recipient[IndirectBlock]],
+        loans: Iterable[DirectBlock],
+    ) -> None:
+        super().__init__()
+        self._slabs = slabs
+        self._recipients = recipients
+        self.holders.update(loans)
+
+    def faults(self) -> list[str]:
+        """Return one line for each violation; call it once."""
+        for number, recipient in self._recipients.items():
+            targets = [block.target for block in recipient]
+            held = sum(target.held_bytes for target in targets)
+            self.expect_sum(number, recipient.held_bytes, held)
+            self.holders.update(targets)
+        for slab in self._slabs:
+            self._walk_slab(slab)
+        for block in self.holders:
+            self.found.append(f"{block} has holders, and its slab is closed")
+        return self.found
+
+    def _walk_slab(self, slab: Slab) -> None:
+        for block in slab.free:
+            self.claim(str(block), block, "free DCBs")
+        abandoned = 0
+        for block in slab.blocks:
+            if block.dup:
+                self.claim(str(block), block, "DCBs with holders")
+            self.expect(block in self.places, f"{block} is in no place")
+            holders = self.holders.pop(block, 0)
+            said = f"{block} counts {block.dup} holders, and has {holders}"
+            self.expect(block.dup >= holders, said)
+            abandoned += block.dup - holders
+        counted = f"slab {slab.number} counts {slab.abandoned} abandoned messages"
+        self.expect(abandoned == slab.abandoned, f"{counted}, and has {abandoned}")
+
+
+class PoolAudit(Audit[int]):
+    """One walk over all blocks of a pool (MC-23).
 
     Args:
         region: the control region.
         supply: the free queues and the count of borrowed DCBs.
-        recipients: the queues and the leases.
+        recipients: by number.
     """
 
     def __init__(
         self,
         region: ControlRegion,
         supply: BlockSupply,
-        recipients: Sequence[Recipient],
+        recipients: Mapping[int, Recipient[ControlBlock]],
     ) -> None:
+        super().__init__()
         self._region = region
         self._layout = region.layout
         self._supply = supply
         self._recipients = recipients
-        self._faults: list[str] = []
-        self._places: dict[int, str] = {}
-        # By DCB: the holders that it should count, and whether one has the DCB itself.
-        self._holders: Counter[int] = Counter()
+        # The DCBs that a recipient has itself, and the DCBs that serve as ICBs.
         self._direct: set[int] = set()
         self._borrowed = 0
 
@@ -76,32 +161,24 @@ class Audit:
         direct, indirect = range(layout.buffers), range(layout.buffers, layout.blocks)
         self._walk_free("free DCBs", layout.free_direct_at, direct, 0)
         self._walk_free("free ICBs", layout.free_indirect_at, indirect, INDIRECT)
-        for user, recipient in enumerate(self._recipients):
+        for user, recipient in self._recipients.items():
             self._walk_recipient(user, recipient)
         for index in range(layout.blocks):
-            self._expect(index in self._places, f"block {index} is in no place")
-        for index, holders in self._holders.items():
+            self.expect(index in self.places, f"block {index} is in no place")
+        for index, holders in self.holders.items():
             dup = self._read(index).dup
             said = f"DCB {index} counts {dup} holders, and has {holders}"
-            self._expect(dup == holders, said)
+            self.expect(dup == holders, said)
         borrowed = self._supply.borrowed
         said = f"{borrowed} DCBs are counted as borrowed, and {self._borrowed} are"
-        self._expect(borrowed == self._borrowed, said)
-        return self._faults
+        self.expect(borrowed == self._borrowed, said)
+        return self.found
 
     def _read(self, index: int) -> BlockFields:
         return self._region.block(index).read()
 
-    def _expect(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self._faults.append(otherwise)
-
     def _claim(self, index: int, place: str, *, shared: bool = False) -> None:
-        """Note the place of a block; a fault if it has another place already."""
-        before = self._places.get(index)
-        self._places[index] = place
-        said = f"block {index} is among the {before} and the {place}"
-        self._expect(before is None or (shared and before == place), said)
+        self.claim(f"block {index}", index, place, shared=shared)
 
     def _links(self, index: int, link: str, name: str) -> Iterator[int]:
         """Yield the blocks from one to the end, as far as the links lead to blocks."""
@@ -109,44 +186,42 @@ class Audit:
             if index == END:
                 return
             if index >= self._layout.blocks:
-                self._faults.append(f"a link of the {name} leads to {index}")
+                self.found.append(f"a link of the {name} leads to {index}")
                 return
             yield index
             index = getattr(self._read(index), link)
-        self._expect(index == END, f"the links of the {name} have no end")
+        self.expect(index == END, f"the links of the {name} have no end")
 
     def _check_queue(self, name: str, at: int, entries: Sequence[int]) -> None:
         queue = self._region.queue(at)
         tail = entries[-1] if entries else END
-        self._expect(queue.tail == tail, f"the tail of the {name} is not the last one")
+        self.expect(queue.tail == tail, f"the tail of the {name} is not the last one")
         said = f"{queue.length} {name} are counted, and {len(entries)} are there"
-        self._expect(queue.length == len(entries), said)
+        self.expect(queue.length == len(entries), said)
 
     def _walk_free(self, name: str, at: int, home: range, code: int) -> None:
         entries = list(self._links(self._region.queue(at).head, "next_buffer", name))
         self._check_queue(name, at, entries)
         for index in entries:
             self._claim(index, name)
-            self._expect(index in home, f"block {index} is not at home in the {name}")
+            self.expect(index in home, f"block {index} is not at home in the {name}")
             dup = self._read(index).dup
-            self._expect(dup == code, f"block {index} of the {name} has dup {dup}")
+            self.expect(dup == code, f"block {index} of the {name} has dup {dup}")
 
-    def _walk_recipient(self, user: int, recipient: Recipient) -> None:
+    def _walk_recipient(self, user: int, recipient: Recipient[ControlBlock]) -> None:
         at, name = self._layout.user_queue_at(user), f"messages queued for {user}"
         queued = list(self._links(self._region.queue(at).head, "next_message", name))
         self._check_queue(name, at, queued)
-        buffers = total_bytes = 0
-        for head in [*queued, *recipient.leased_blocks]:
+        leased = [block.index for block in recipient.leases.values()]
+        held = 0
+        for head in [*queued, *leased]:
             block = self._read(head)
-            buffers += block.buffer_count
-            total_bytes += block.total_bytes
+            held += block.buffer_count * self._layout.buffer_bytes
             if block.mode == Mode.WHOLE:
                 self._walk_whole(head, block)
             else:
                 self._walk_by_buffer(head, block)
-        counted = (recipient.buffers, recipient.total_bytes)
-        said = f"recipient {user} counts {counted}, and holds {(buffers, total_bytes)}"
-        self._expect(counted == (buffers, total_bytes), said)
+        self.expect_sum(user, recipient.held_bytes, held)
 
     def _walk_whole(self, index: int, block: BlockFields) -> None:
         first = index
@@ -161,7 +236,7 @@ class Audit:
                 generation=block.generation,
             )
             said = f"ICB {index} differs from its DCB {first}"
-            self._expect(block == same, said)
+            self.expect(block == same, said)
         else:
             self._take_direct(index)
         name = f"buffers of the message at DCB {first}"
@@ -170,8 +245,8 @@ class Audit:
             self._claim(each, name, shared=True)
         for each in chain[1:]:
             dup = self._read(each).dup
-            self._expect(dup == 0, f"DCB {each} is no head, and has dup {dup}")
-        self._holders[first] += 1
+            self.expect(dup == 0, f"DCB {each} is no head, and has dup {dup}")
+        self.holders[first] += 1
         self._check_sums(chain, self._read(first), name)
 
     def _walk_by_buffer(self, index: int, block: BlockFields) -> None:
@@ -180,7 +255,7 @@ class Audit:
         for each in chain:
             fields = self._read(each)
             said = f"block {each} is counted as a whole, unlike its message {index}"
-            self._expect(fields.mode == Mode.BY_BUFFER, said)
+            self.expect(fields.mode == Mode.BY_BUFFER, said)
             buffer = each
             if fields.dup == INDIRECT:
                 self._take_indirect(each)
@@ -188,7 +263,7 @@ class Audit:
             else:
                 self._take_direct(each)
             self._claim(buffer, _SHARED, shared=True)
-            self._holders[buffer] += 1
+            self.holders[buffer] += 1
         self._check_sums(chain, block, name)
 
     def _take_indirect(self, index: int) -> None:
@@ -197,7 +272,7 @@ class Audit:
 
     def _take_direct(self, index: int) -> None:
         twice = index in self._direct
-        self._expect(not twice, f"two recipients have the DCB {index} itself")
+        self.expect(not twice, f"two recipients have the DCB {index} itself")
         self._direct.add(index)
 
     def _check_sums(self, chain: Sequence[int], head: BlockFields, name: str) -> None:
@@ -205,12 +280,12 @@ class Audit:
         blocks = [self._read(index) for index in chain]
         total = sum(block.bytes_used for block in blocks)
         said = f"the {name} have {total} bytes, and should have {head.total_bytes}"
-        self._expect(total == head.total_bytes, said)
+        self.expect(total == head.total_bytes, said)
         said = f"there are {len(chain)} {name}, and should be {head.buffer_count}"
-        self._expect(len(chain) == head.buffer_count, said)
+        self.expect(len(chain) == head.buffer_count, said)
         said = f"the {name} do not end with {head.last_buffer}"
-        self._expect(chain[-1:] == [head.last_buffer], said)
+        self.expect(chain[-1:] == [head.last_buffer], said)
         for index, block in zip(chain, blocks, strict=True):
             end = block.data_offset + block.bytes_used
             said = f"the bytes of block {index} end at {end}, outside of its buffer"
-            self._expect(end <= self._layout.buffer_bytes, said)
+            self.expect(end <= self._layout.buffer_bytes, said)

@@ -1,7 +1,21 @@
-"""`ControlBlock`: the layout that direct and indirect control blocks share.
+"""The control blocks, in two stores: bytes of a control region, and objects.
 
-A block is 48 bytes of the control region, at a position that follows from its index.
-All numbers are little-endian and unsigned::
+A DCB owns one buffer; an ICB stands for one more recipient of its message.
+
+=========  ======================  ===============
+block      in a control region     object
+=========  ======================  ===============
+DCB        `DirectControlBlock`    `DirectBlock`
+ICB        `IndirectControlBlock`  `IndirectBlock`
+=========  ======================  ===============
+
+Both kinds of block have the same interface for the queue and the leases of a recipient:
+see `HeldBlock`. A pool has the first store, which a recipient can read. An arena has
+the second: only its owner reads the blocks, and its messages have one buffer each, so a
+block needs no links.
+
+`ControlBlock`: 48 bytes of the control region, at a position that follows from the
+index of the block. All numbers are little-endian and unsigned::
 
      0  dup             u32    the holders; all ones in an indirect block
      4  bytes_used      u32    bytes of the message in the buffer
@@ -33,6 +47,8 @@ import enum
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 __all__ = [
     "BLOCK_BYTES",
     "END",
@@ -41,8 +57,10 @@ __all__ = [
     "QUEUE_BYTES",
     "BlockFields",
     "ControlBlock",
+    "DirectBlock",
     "DirectControlBlock",
     "Field",
+    "IndirectBlock",
     "IndirectControlBlock",
     "Mode",
     "QueueControlBlock",
@@ -136,9 +154,10 @@ class ControlBlock:
     It is a view: it keeps no state of its own.
 
     index: the index of the block; at: its position in ``region``, in bytes.
+    buffer_bytes: the size of each buffer.
     """
 
-    __slots__ = ("at", "index", "region")
+    __slots__ = ("at", "buffer_bytes", "index", "region")
 
     dup = Field(0)
     bytes_used = Field(4)
@@ -151,10 +170,18 @@ class ControlBlock:
     buffer_count = Field(40)
     generation = Field(44)
 
-    def __init__(self, region: memoryview, at: int, index: int) -> None:
+    def __init__(
+        self, region: memoryview, at: int, index: int, buffer_bytes: int
+    ) -> None:
         self.region: memoryview = region
         self.at: int = at
         self.index: int = index
+        self.buffer_bytes: int = buffer_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of all buffers of the message, by its head block."""
+        return self.buffer_count * self.buffer_bytes
 
     @property
     def is_indirect(self) -> bool:
@@ -287,3 +314,44 @@ class QueueControlBlock:
         """Make the queue empty."""
         self.head = self.tail = END
         self.length = 0
+
+
+class DirectBlock:
+    """The DCB of one buffer of a slab, as an object.
+
+    It is made with its slab, and serves one message after another.
+
+    Attributes:
+        slab: the number of the slab.
+        at: the position of its buffer in the memory of the slab, in bytes.
+        held_bytes: the size of its buffer.
+        dup: the holders: the leases and the queues of recipients, the loan of the
+          owner, and the messages that lost recipients may still read. While there is
+          none, the block is free.
+    """
+
+    __slots__ = ("at", "dup", "held_bytes", "slab")
+
+    def __init__(self, slab: int, at: int, held_bytes: int) -> None:
+        self.slab: Final = slab
+        self.at: Final = at
+        self.held_bytes: Final = held_bytes
+        self.dup: int = 0
+
+    def __str__(self) -> str:
+        return f"the DCB at {self.at} of slab {self.slab}"
+
+
+class IndirectBlock(msgspec.Struct, eq=False, gc=False):
+    """The ICB of one recipient of a message in a slab, as an object.
+
+    The allocator of Python is the free queue of these blocks, so the number of
+    recipients has no limit.
+
+    target: the DCB that it stands for. length: the bytes of the message.
+    held_bytes: as of the DCB.
+    """
+
+    target: DirectBlock
+    length: int
+    held_bytes: int

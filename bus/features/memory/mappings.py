@@ -311,7 +311,8 @@ class SlabMappings:
         Raises:
             WireError: the slab is not mapped, or the bytes lie outside of it.
         """
-        slab, lease, at, length = placement
+        slab, lease = placement.slab, placement.lease
+        at, length = placement.at, placement.length
         mapping = self._mappings.get(slab)
         if mapping is None:
             raise WireError(f"slab {slab} was not handed over")

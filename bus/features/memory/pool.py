@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing_extensions import Buffer
 
 from bus.errors import ArenaFullError, StaleLeaseError
-from bus.features.memory.audit import Audit, Census
-from bus.features.memory.blocks import HOLDERS_MAX, Mode
+from bus.features.memory.audit import Census, PoolAudit
+from bus.features.memory.blocks import HOLDERS_MAX, ControlBlock, Mode
 from bus.features.memory.chains import BufferChains, Excerpt, WholeChains
-from bus.features.memory.queues import BlockSupply
-from bus.features.memory.recipient import Holdings, Recipient
+from bus.features.memory.queues import BlockSupply, UserQueue
+from bus.features.memory.recipients import Holdings, Recipient, Recipients
 from bus.features.memory.region import (
     ControlRegion,
     DataRegion,
@@ -51,7 +51,6 @@ class Pool(Uncopyable):
 
     Attributes:
         control, data: the two regions, as blocks and buffers by index.
-        stray_releases: releases of a lease that the recipient does not have (MC-21).
 
     Raises:
         ValueError: a region is too small for the layout, or ``holders_max`` is not
@@ -61,14 +60,12 @@ class Pool(Uncopyable):
     __slots__ = (
         "_by_buffer",
         "_holders_max",
-        "_last_lease",
         "_recipients",
         "_supply",
         "_whole",
         "control",
         "data",
         "layout",
-        "stray_releases",
     )
 
     def __init__(
@@ -86,21 +83,19 @@ class Pool(Uncopyable):
         self.layout: PoolLayout = layout
         self.control: ControlRegion = ControlRegion(layout, control)
         self.data: DataRegion = DataRegion(layout, data)
-        self.stray_releases: int = 0
         self._holders_max = holders_max
-        self._last_lease = 0
         self._supply = BlockSupply(self.control)
         self._whole = WholeChains(self.control, self._supply)
         self._by_buffer = BufferChains(
             self.control, self._supply, holders_max=holders_max
         )
-        self._recipients = [
-            Recipient(self.control, user) for user in range(layout.users)
-        ]
         self.control.clear()
         self._supply.build()
-        for recipient in self._recipients:
-            recipient.queue.build()
+        self._recipients = Recipients[ControlBlock]()
+        for user in range(layout.users):
+            queue = UserQueue(self.control, layout.user_queue_at(user))
+            queue.build()
+            self._recipients.add(queue)
 
     # Publishing.
 
@@ -156,15 +151,15 @@ class Pool(Uncopyable):
               outside of it, there is no such recipient, or there are too many.
         """
         named = self._named(recipients)
-        original = self._recipient(holder).find(lease)
+        original = self._recipients[holder].leases.get(lease)
         if original is None:
             raise StaleLeaseError(lease)
-        if self.control.block(original.block).mode != Mode.BY_BUFFER:
+        if original.mode != Mode.BY_BUFFER:
             raise ValueError(
                 f"cannot make a variant of the message of lease {lease}: it is freed "
                 f"as a whole; publish it with mode=Mode.BY_BUFFER"
             )
-        pieces = pieces_of(self.control, original.block)
+        pieces = pieces_of(self.control, original.index)
         resolved = [
             part.of(pieces) if isinstance(part, Excerpt) else flat_view(part, "part")
             for part in parts
@@ -190,13 +185,13 @@ class Pool(Uncopyable):
         Raises:
             ValueError: there is no such recipient.
         """
-        lease_id = self._last_lease + 1
-        lease = self._recipient(recipient).dequeue(lease_id)
-        if lease is None:
+        leased = self._recipients.dequeue(recipient)
+        if leased is None:
             return None
-        self._last_lease = lease_id
-        pieces = pieces_of(self.control, lease.block)
-        return Descriptor(lease_id, pieces, lease.total_bytes)
+        lease, block = leased
+        return Descriptor(
+            lease, pieces_of(self.control, block.index), block.total_bytes
+        )
 
     def release(self, recipient: int, lease: int) -> bool:
         """End a lease; return False if this recipient does not have it.
@@ -207,11 +202,11 @@ class Pool(Uncopyable):
         Raises:
             ValueError: there is no such recipient.
         """
-        ended = self._recipient(recipient).end(lease)
-        if ended is None:
-            self.stray_releases += 1
+        block = self._recipients.release(recipient, lease)
+        if block is None:
             return False
-        self._release_block(ended.block)
+        chains = self._whole if block.mode == Mode.WHOLE else self._by_buffer
+        chains.release(block.index)
         return True
 
     def release_all(self, recipient: int) -> int:
@@ -223,16 +218,20 @@ class Pool(Uncopyable):
         Raises:
             ValueError: there is no such recipient.
         """
-        lost = self._recipient(recipient)
         # Queued messages are leased first: so there is one way to release.
-        while self.dequeue(recipient) is not None:
+        while self._recipients.dequeue(recipient) is not None:
             pass
-        leases = lost.leases
+        leases = list(self._recipients[recipient].leases)
         for lease in leases:
             self.release(recipient, lease)
         return len(leases)
 
     # Inspection.
+
+    @property
+    def stray_releases(self) -> int:
+        """Releases of a lease that the recipient does not have (MC-21)."""
+        return self._recipients.stray_releases
 
     def holdings(self, recipient: int) -> Holdings:
         """Return how much a recipient keeps from being freed.
@@ -240,13 +239,13 @@ class Pool(Uncopyable):
         Raises:
             ValueError: there is no such recipient.
         """
-        return self._recipient(recipient).holdings
+        return self._recipients[recipient].holdings
 
     def census(self) -> Census:
         """Return the number of blocks in each state, without a walk over them."""
         layout, supply = self.layout, self._supply
         free_direct, free_indirect = len(supply.free_direct), len(supply.free_indirect)
-        held = [recipient.holdings for recipient in self._recipients]
+        held = [each.holdings for each in self._recipients.values()]
         return Census(
             free_direct=free_direct,
             chained=layout.buffers - free_direct - supply.borrowed,
@@ -262,40 +261,29 @@ class Pool(Uncopyable):
 
         Walks over all blocks; for tests and for inspection.
         """
-        return Audit(self.control, self._supply, self._recipients).faults()
+        return PoolAudit(self.control, self._supply, self._recipients).faults()
 
     def close(self) -> None:
         """Release both regions; the pool cannot be used any more."""
         self.control.close()
         self.data.close()
 
-    def _recipient(self, number: int) -> Recipient:
-        if not 0 <= number < self.layout.users:
-            raise ValueError(
-                f"there is no recipient {number}: this pool has the recipients 0 to "
-                f"{self.layout.users - 1}"
-            )
-        return self._recipients[number]
-
-    def _named(self, recipients: Sequence[int]) -> list[Recipient]:
+    def _named(self, recipients: Sequence[int]) -> list[Recipient[ControlBlock]]:
         if len(recipients) > self._holders_max:
             raise ValueError(
                 f"cannot publish to {len(recipients)} recipients: a message has at "
                 f"most {self._holders_max}; publish it to the others separately"
             )
-        return [self._recipient(number) for number in recipients]
+        return [self._recipients[number] for number in recipients]
 
     def _enqueue(
-        self, heads: list[int] | None, recipients: list[Recipient], size: int
+        self,
+        heads: list[int] | None,
+        recipients: list[Recipient[ControlBlock]],
+        size: int,
     ) -> None:
         """Append a message that is complete: its bytes, its counts, its links."""
         if heads is None:
             raise ArenaFullError(size, self.layout.data_bytes)
         for head, recipient in zip(heads, recipients, strict=True):
-            recipient.enqueue(head)
-
-    def _release_block(self, head: int) -> None:
-        if self.control.block(head).mode == Mode.WHOLE:
-            self._whole.release(head)
-        else:
-            self._by_buffer.release(head)
+            recipient.enqueue(self.control.block(head))

@@ -9,6 +9,7 @@ from bus.features.memory.blocks import END, INDIRECT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bus.features.memory.blocks import ControlBlock
     from bus.features.memory.region import ControlRegion
 
 __all__ = ["BlockSupply", "FreeQueue", "UserQueue"]
@@ -94,7 +95,7 @@ class FreeQueue:
 
 
 class UserQueue:
-    """The queue of one recipient (MC-6).
+    """The queue of one recipient (MC-6), with the interface of a deque.
 
     An entry is the head block of a message, a DCB or an ICB. The heads are linked by
     ``next_message``, and no block is the head of two entries. All state is in the
@@ -116,20 +117,21 @@ class UserQueue:
     def __len__(self) -> int:
         return self._control.length
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[ControlBlock]:
         """Yield the head blocks, oldest message first."""
         index = self._control.head
         while index != END:
-            yield index
-            index = self._region.block(index).next_message
+            block = self._region.block(index)
+            yield block
+            index = block.next_message
 
     def build(self) -> None:
         """Make the queue empty; it was never used before."""
         self._control.clear()
 
-    def enqueue(self, head: int) -> None:
+    def append(self, block: ControlBlock, /) -> None:
         """Append a message; its head block has no next message yet."""
-        tail = self._control.tail
+        head, tail = block.index, self._control.tail
         if tail == END:
             self._control.head = head
         else:
@@ -137,11 +139,15 @@ class UserQueue:
         self._control.tail = head
         self._control.length += 1
 
-    def dequeue(self) -> int | None:
-        """Remove the oldest message; return its head block, None if there is none."""
+    def popleft(self) -> ControlBlock:
+        """Remove the oldest message; return its head block.
+
+        Raises:
+            IndexError: there is none.
+        """
         head = self._control.head
         if head == END:
-            return None
+            raise IndexError("cannot dequeue: the user queue is empty")
         block = self._region.block(head)
         following = block.next_message
         block.next_message = END
@@ -149,7 +155,7 @@ class UserQueue:
         if following == END:
             self._control.tail = END
         self._control.length -= 1
-        return head
+        return block
 
 
 class BlockSupply:

@@ -153,11 +153,15 @@ class ControlRegion:
         self._memory = view[: layout.control_bytes]
         # Made once: a publish uses dozens of blocks.
         self._direct = [
-            DirectControlBlock(self._memory, layout.block_at(index), index)
+            DirectControlBlock(
+                self._memory, layout.block_at(index), index, layout.buffer_bytes
+            )
             for index in range(layout.buffers)
         ]
         self._indirect = [
-            IndirectControlBlock(self._memory, layout.block_at(index), index)
+            IndirectControlBlock(
+                self._memory, layout.block_at(index), index, layout.buffer_bytes
+            )
             for index in range(layout.blocks)
         ]
 

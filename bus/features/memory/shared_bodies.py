@@ -153,7 +153,7 @@ class TaskLoans:
             ArenaFullError: there is no room.
         """
         self.take_back()
-        loan = self._arena.lend(size)
+        loan = self._arena.lease(size)
         memory = self._arena.memory(loan.slab)
         made: list[_TaskLoan] = []
         try:
@@ -166,7 +166,7 @@ class TaskLoans:
                 writable=True,
             )
         except MemoryError:
-            self._arena.take_back(loan)
+            self._arena.release_loan(loan)
             raise
         [watched] = made
         watched.loan, watched.key = loan, id(view.obj)
@@ -185,7 +185,7 @@ class TaskLoans:
             ended = self._ended.popleft()
             if self._loans.get(ended.key) is ended:
                 del self._loans[ended.key]
-            self._arena.take_back(ended.loan)
+            self._arena.release_loan(ended.loan)
 
 
 class _TaskLoan(weakref.ref[object]):
@@ -266,10 +266,12 @@ class SharedBodies:
             # may lack (MC-38).
             recipient.slabs[slab] = _SlabState.OFFERED
             return self._offer(slab), *pieces(batch)
-        placement = self._arena.share(loan, recipient.number)
-        if placement is None:
+        if not self._arena.enqueue(loan, recipient.number):
             recipient.account.beyond_share += 1
             return pieces(batch)
+        # The link takes it from the queue at once.
+        placement = self._arena.dequeue(recipient.number)
+        assert placement is not None
         recipient.account.begin(placement.lease)
         return (encode_located(batch, placement.pack()),)
 
@@ -281,7 +283,7 @@ class SharedBodies:
     def end_round(self) -> list[tuple[int, bytes]]:
         """Forget the bodies of this round; return the data to put on links, if any."""
         for _, loan in self._publications.values():
-            self._arena.take_back(loan)
+            self._arena.release_loan(loan)
         self._publications.clear()
         self.task_loans.take_back()
         closed = []
@@ -323,7 +325,7 @@ class SharedBodies:
             recipient.account.beyond_share += 1
             return None
         try:
-            loan = self._arena.lend(len(body))
+            loan = self._arena.lease(len(body))
         except ArenaFullError:
             recipient.account.no_room += 1
             return None
@@ -356,7 +358,7 @@ class SharedBodies:
         recipient = self._recipients.get(link)
         if recipient is not None:
             for slab, lease in frame.leases:
-                if self._arena.release(recipient.number, slab, lease):
+                if self._arena.release(recipient.number, lease, slab):
                     recipient.account.end(lease)
 
     # Ends.
@@ -396,7 +398,7 @@ class SharedBodies:
         recipients = []
         for link, each in self._recipients.items():
             total.add(each.account)
-            held_bytes = arena.held_bytes(each.number)
+            held_bytes = arena.holdings(each.number).held_bytes
             recipients.append(each.info(processes.get(link, ""), held_bytes, now))
         return SharedMemoryInfo(
             bytes_max=arena.bytes_max,

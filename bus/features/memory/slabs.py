@@ -6,45 +6,22 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import ArenaFullError
+from bus.features.memory.blocks import DirectBlock
 from bus.features.memory.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Slab", "SlabBuffer", "SlabSet", "buffer_bytes_for"]
-
-
-class SlabBuffer:
-    """The place of one message in a slab.
-
-    The object is made with its slab, and serves one message after another: a message
-    costs no object.
-
-    Attributes:
-        slab: the number of the slab.
-        at, size: its place in the memory of the slab, in bytes.
-        holders: the leases of recipients, the loan to the owner, and the messages that
-          lost recipients may still read. While there is none, the buffer is free.
-    """
-
-    __slots__ = ("at", "holders", "size", "slab")
-
-    def __init__(self, slab: int, at: int, size: int) -> None:
-        self.slab: Final = slab
-        self.at: Final = at
-        self.size: Final = size
-        self.holders: int = 0
+__all__ = ["Slab", "SlabSet", "buffer_bytes_for"]
 
 
 class Slab:
     """Buffers of one size in shared memory; each message takes one of them.
 
-    So the bytes of a message are contiguous, and its recipient needs one view. The
-    holders of a buffer are counted by a Python object of the owner: a recipient needs
-    no more than a `Placement`. Rejected: the control blocks of a `Pool`. Only the owner
-    reads them, and they cost 11 us of a recipient's 15 us. Rejected as well: control
-    blocks in shared memory, whose generations a recipient compares before and after use
-    (MC-22). The user of a view cannot know when to compare.
+    So the bytes of a message are contiguous, and its recipient needs one view. The DCBs
+    are objects of the owner: a recipient needs no more than a `Placement`. Rejected: a
+    control region in shared memory, whose generations a recipient compares before and
+    after use (MC-22). The user of a view cannot know when to compare.
 
     Args:
         number: distinguishes the slabs of an arena.
@@ -52,9 +29,9 @@ class Slab:
 
     Attributes:
         number, buffer_bytes: the same.
-        buffers: all its buffers, in the order of their places.
-        free: a stack of those without a holder. The last one that became free is taken
-          first, since the caches still have it (MC-36).
+        blocks: the DCBs of all its buffers, in the order of their positions.
+        free: its free DCBs, as a stack. The last one that became free is leased first,
+          since the caches still have its buffer (MC-36).
         memory: its memory, which it closes.
         used_at: when a buffer was taken last, as the arena counts its messages.
         abandoned: the messages that lost recipients may still read; their buffers have
@@ -66,8 +43,8 @@ class Slab:
 
     __slots__ = (
         "abandoned",
+        "blocks",
         "buffer_bytes",
-        "buffers",
         "free",
         "memory",
         "number",
@@ -77,11 +54,11 @@ class Slab:
     def __init__(self, number: int, buffers: int, buffer_bytes: int) -> None:
         self.number: Final = number
         self.buffer_bytes: Final = buffer_bytes
-        self.buffers: Final[Sequence[SlabBuffer]] = [
-            SlabBuffer(number, index * buffer_bytes, buffer_bytes)
+        self.blocks: Final[Sequence[DirectBlock]] = [
+            DirectBlock(number, index * buffer_bytes, buffer_bytes)
             for index in range(buffers)
         ]
-        self.free: Final[list[SlabBuffer]] = [*reversed(self.buffers)]
+        self.free: Final[list[DirectBlock]] = [*reversed(self.blocks)]
         self.used_at: int = 0
         self.abandoned: int = 0
         # The last step: memory without a slab would never be closed.
@@ -94,22 +71,22 @@ class Slab:
 
     @property
     def holders(self) -> int:
-        """The number of holders of all buffers."""
-        return sum(buffer.holders for buffer in self.buffers)
+        """The sum of dup over all its DCBs."""
+        return sum(block.dup for block in self.blocks)
 
     @property
     def is_idle(self) -> bool:
         """True if all its buffers are free."""
-        return len(self.free) == len(self.buffers)
+        return len(self.free) == len(self.blocks)
 
     @property
     def is_abandoned(self) -> bool:
         """True if nothing but lost recipients may read it."""
         return bool(self.abandoned) and self.holders == self.abandoned
 
-    def view(self, buffer: SlabBuffer, length: int) -> memoryview:
+    def view(self, block: DirectBlock, length: int) -> memoryview:
         """Return a writable view of the first bytes of one of its buffers."""
-        return self.memory.memory[buffer.at : buffer.at + length]
+        return self.memory.memory[block.at : block.at + length]
 
     def close(self) -> None:
         """Unmap the memory; the mappings of recipients stay."""

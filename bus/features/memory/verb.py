@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["shm"]
 
 _ARENA: Final = (
-    *("process", "arena", "limit", "buffer", "slabs", "buffers", "used"),
-    *("leases", "loans", "abandoned"),
+    *("process", "arena", "limit", "buffer", "slabs", "buffers", "used", "free"),
+    *("duplicates", "loans", "abandoned"),
 )
 _RECIPIENTS: Final = (
-    *("process", "recipient", "oldest", "leases", "held", "share", "mapped"),
+    *("process", "recipient", "oldest", "queue", "held", "share", "mapped"),
     *("refused", "shared", "beyond_share", "no_room", "not_mapped"),
 )
 _VIEWS: Final = ("process", "views_of", "oldest", "views", "slabs")
@@ -36,9 +36,10 @@ _VIEWS: Final = ("process", "views_of", "oldest", "views", "slabs")
 def shm(target: Target) -> None:
     """Show the shared memory of each process of this machine.
 
-    First come the arenas, one line for each size of buffers; then the recipients of
-    long messages, with what each one holds; then the views that tasks have of messages
-    in the arenas of other processes.
+    First come the blocks of the arenas, one line for each size of buffers: a block for
+    each buffer, and a duplicate for each recipient of a message. Then come the
+    recipients of long messages, with the queue of those that each one has not released;
+    then the views that tasks have of messages in the arenas of other processes.
 
     Exits with 1 if a process could not be queried, with 124 if it did not answer in
     time.
@@ -91,7 +92,9 @@ def _arena_rows(process: str, memory: Mapping[str, Any]) -> Iterator[list[object
             size(memory["size"]),
             size(memory["bytes_max"]),
             size(each["buffer_bytes"]),
-            *(each[head] for head in _ARENA[4:]),
+            *(each[head] for head in ("slabs", "buffers", "used")),
+            each["buffers"] - each["used"],
+            *(each[head] for head in ("leases", "loans", "abandoned")),
         ]
 
 

@@ -1,4 +1,4 @@
-"""Messages and loans that an arena shares with recipients, as lists of placements."""
+"""Messages and loans that recipients of an arena dequeue, as lists of placements."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ if TYPE_CHECKING:
 
     from bus.features.memory.arena import Arena, ArenaLoan, Placement
 
-__all__ = ["publish", "publish_loan"]
+__all__ = ["publish", "publish_loan", "take"]
 
 
 def publish(arena: Arena, content: Buffer, to: Iterable[int]) -> list[Placement]:
     """Publish a message; return its placement for each recipient that gets it."""
-    return list(arena.publish(content, to).values())
+    return take(arena, arena.publish(content, to))
 
 
 def publish_loan(
     arena: Arena, loan: ArenaLoan, to: Iterable[int], length: int | None = None
 ) -> list[Placement]:
-    """Share a loan, and take it back; return the placements as `publish` does.
+    """Enqueue a loan, and end it; return the placements as `publish` does.
 
     length: how many of its bytes; by default all.
     """
-    placements = [arena.share(loan, each, length) for each in to]
-    arena.take_back(loan)
+    placements = take(arena, [each for each in to if arena.enqueue(loan, each, length)])
+    arena.release_loan(loan)
+    return placements
+
+
+def take(arena: Arena, numbers: Iterable[int]) -> list[Placement]:
+    """Dequeue a message that is there for each of these recipients."""
+    placements = [arena.dequeue(each) for each in numbers]
     return [each for each in placements if each is not None]

@@ -141,12 +141,11 @@ class PoolModel:
         queued = [held for queue in self.queues for held in queue]
         return queued + [held for each in self.leases for held in each.values()]
 
-    def holdings(self, user: int) -> tuple[int, int, int, int]:
+    def holdings(self, user: int) -> tuple[int, int, int]:
         queued, leased = self.queues[user], list(self.leases[user].values())
         held = queued + leased
         buffers = sum(len(each.stretches) for each in held)
-        size = sum(len(each.content) for each in held)
-        return len(queued), len(leased), buffers, size
+        return len(queued), len(leased), buffers * self.size
 
     def _bytes_of(self, part: bytes | Excerpt, original: Held | None) -> bytes:
         if isinstance(part, bytes):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.features.memory.arena import Arena
-from bus.features.memory.slabs import SlabBuffer
+from bus.features.memory.blocks import DirectBlock
 from specs.clauses import clause
 from tests.features.memory.arena_publish import publish
 from tests.features.memory.arena_reader import LEAST, MIB
@@ -21,7 +21,7 @@ def crowded() -> tuple[Arena, Slab]:
     arena = Arena(16 * MIB)
     lost, one = arena.add_recipient(), arena.add_recipient()
     publish(arena, b"", [lost, one])
-    arena.lend(1)
+    arena.lease(1)
     arena.remove_recipient(lost, process_ended=False)
     assert arena.check() == []
     return arena, arena._slabs.by_number[1]
@@ -32,7 +32,7 @@ def crowded() -> tuple[Arena, Slab]:
 @pytest.mark.parametrize("at", [0, LEAST, 2 * LEAST])
 def test_a_wrong_count_of_holders_is_reported(at: int, by: int) -> None:
     arena, slab = crowded()
-    slab.buffers[at // LEAST].holders += by
+    slab.blocks[at // LEAST].dup += by
     assert any("abandoned" in each for each in arena.check())
     arena.close()
 
@@ -40,8 +40,8 @@ def test_a_wrong_count_of_holders_is_reported(at: int, by: int) -> None:
 @clause("MC-40")
 def test_a_buffer_that_counts_fewer_holders_than_it_has_is_reported() -> None:
     arena, slab = crowded()
-    slab.buffers[1].holders = 0  # that of the loan
-    name = f"the buffer at {LEAST} of slab 1"
+    slab.blocks[1].dup = 0  # that of the loan
+    name = f"the DCB at {LEAST} of slab 1"
     assert f"{name} counts 0 holders, and has 1" in arena.check()
     arena.close()
 
@@ -49,13 +49,14 @@ def test_a_buffer_that_counts_fewer_holders_than_it_has_is_reported() -> None:
 @clause("MC-40")
 def test_a_buffer_in_two_places_or_in_none_is_reported() -> None:
     arena, slab = crowded()
-    slab.free.append(slab.buffers[1])
-    slab.free.append(slab.buffers[2])
-    slab.free.remove(slab.buffers[3])
+    slab.free.append(slab.blocks[1])
+    slab.free.append(slab.blocks[2])
+    slab.free.remove(slab.blocks[3])
+    dcbs = [f"the DCB at {at * LEAST} of slab 1" for at in range(4)]
     assert arena.check() == [
-        f"the buffer at {LEAST} of slab 1 has 1 holders, and is free 1x",
-        f"the buffer at {2 * LEAST} of slab 1 has 0 holders, and is free 2x",
-        f"the buffer at {3 * LEAST} of slab 1 has 0 holders, and is free 0x",
+        f"{dcbs[2]} is among the free DCBs and the free DCBs",
+        f"{dcbs[1]} is among the free DCBs and the DCBs with holders",
+        f"{dcbs[3]} is in no place",
     ]
     arena.close()
 
@@ -65,10 +66,10 @@ def test_a_wrong_sum_of_a_recipient_and_a_lease_of_a_closed_slab_are_reported() 
     arena, slab = crowded()
     [one] = arena._recipients.values()
     one.held_bytes += 1
-    arena._loans[99] = SlabBuffer(7, 0, LEAST)
+    arena._loans[99] = DirectBlock(7, 0, LEAST)
     assert arena.check() == [
         f"recipient 1 counts {LEAST + 1} bytes, and holds {LEAST}",
-        "a lease or a loan is of slab 7, which is closed",
+        "the DCB at 0 of slab 7 has holders, and its slab is closed",
     ]
     assert slab.abandoned == 1
     arena.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +28,7 @@ from tests.features.memory.support import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.features.memory.arena import ArenaLoan, Placement
+    from bus.features.memory.arena import ArenaLoan, SlabState
     from tests.features.memory.arena_reader import HeldMessage
 
 SIZES = st.sampled_from([0, 1, LEAST, LEAST + 1, 5 * LEAST, MIB, 2 * MIB + 1])
@@ -43,6 +44,7 @@ class ArenaMachine(RuleBasedStateMachine):
         self.arena = Arena(LIMIT, share=0.5)
         self.numbers: set[int] = set()  # given out, also those of lost recipients
         self.readers: dict[int, Reader] = {}
+        self.queues: dict[int, deque[bytes]] = {}
         self.lost: list[Reader] = []
         self.leases: set[tuple[int, int]] = set()
         self.closed: set[int] = set()
@@ -57,6 +59,7 @@ class ArenaMachine(RuleBasedStateMachine):
         assert number not in self.numbers
         self.numbers.add(number)
         self.readers[number] = Reader(number, SlabMappings(lambda: None))
+        self.queues[number] = deque()
 
     @rule(size=SIZES, chosen=st.sets(st.integers(0, RECIPIENTS - 1)))
     def publish(self, size: int, chosen: set[int]) -> None:
@@ -67,16 +70,19 @@ class ArenaMachine(RuleBasedStateMachine):
         to = []
         for number in named:
             may = self.arena.is_within_share(number, size)
-            assert may == (self.readers[number].bytes_held <= within)
+            assert may == (self._held_bytes(number) <= within)
             if may:
                 to.append(number)
         before = list(self.arena.slabs())
         try:
-            placements = self.arena.publish(content, named)
+            assert self.arena.publish(content, named) == to
         except ArenaFullError as error:
             refusal = (error.needed, error.limit)
         else:
-            self._take(to, placements, content)
+            for number in to:
+                self.queues[number].append(content)
+            # MC-8: one buffer, for any number of recipients.
+            assert _used(self.arena.slabs()) == _used(before) + bool(to)
             return
         assert refusal == (size, LIMIT)
         taken = [each for each in before if each.leases]
@@ -91,7 +97,7 @@ class ArenaMachine(RuleBasedStateMachine):
         self.salt += 1
         content = content_of(size, self.salt)
         try:
-            loan = self.arena.lend(size)
+            loan = self.arena.lease(size)
         except ArenaFullError:
             return  # `publish` compares the reasons
         assert (loan.slab, loan.lease) not in self.leases
@@ -101,33 +107,38 @@ class ArenaMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.loans and self.readers)
     @rule(data=st.data())
-    def share(self, data: st.DataObject) -> None:
+    def enqueue_a_loan(self, data: st.DataObject) -> None:
         loan, content = self.loans[data.draw(st.integers(0, len(self.loans) - 1))]
         number = data.draw(st.sampled_from(sorted(self.readers)))
         may = self.arena.is_within_share(number, len(content))
 
-        placement = self.arena.share(loan, number)
+        assert self.arena.enqueue(loan, number) == may
 
-        placements = {} if placement is None else {number: placement}
-        self._take([number] * may, placements, content)
+        if may:
+            self.queues[number].append(content)
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def dequeue(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.readers)))
+
+        placement = self.arena.dequeue(number)
+
+        if placement is None:
+            assert not self.queues[number]
+            return
+        assert (placement.slab, placement.lease) not in self.leases
+        self.leases.add((placement.slab, placement.lease))
+        content = self.queues[number].popleft()
+        self.readers[number].take(self.arena, placement, content)
 
     @precondition(lambda self: self.loans)
     @rule(data=st.data())
     def take_back(self, data: st.DataObject) -> None:
         loan, _ = self.loans.pop(data.draw(st.integers(0, len(self.loans) - 1)))
-        assert self.arena.take_back(loan)
-        assert not self.arena.take_back(loan)
+        assert self.arena.release_loan(loan)
+        assert not self.arena.release_loan(loan)
         self.strays += 1
-
-    def _take(
-        self, to: list[int], placements: dict[int, Placement], content: bytes
-    ) -> None:
-        assert sorted(placements) == to
-        assert len({each[::2] for each in placements.values()}) == bool(to)
-        for number, placement in placements.items():
-            assert (placement.slab, placement.lease) not in self.leases
-            self.leases.add((placement.slab, placement.lease))
-            self.readers[number].take(self.arena, placement, content)
 
     @precondition(lambda self: any(each.held for each in self.readers.values()))
     @rule(data=st.data())
@@ -140,8 +151,8 @@ class ArenaMachine(RuleBasedStateMachine):
         del held.view
 
         assert reader.mappings.take_ended() == [held.key]
-        assert self.arena.release(reader.number, *held.key)
-        assert not self.arena.release(reader.number, *held.key)
+        assert self.arena.release(reader.number, held.placement.lease)
+        assert not self.arena.release(reader.number, held.placement.lease)
         self.strays += 1
 
     @precondition(lambda self: len(self.readers) > 1)
@@ -149,7 +160,7 @@ class ArenaMachine(RuleBasedStateMachine):
     def release_what_another_holds(self, data: st.DataObject) -> None:
         reader, other = data.draw(st.permutations(list(self.readers.values())))[:2]
         for held in other.held:
-            assert not self.arena.release(reader.number, *held.key)
+            assert not self.arena.release(reader.number, held.placement.lease)
             self.strays += 1
 
     @precondition(lambda self: self.readers)
@@ -159,7 +170,7 @@ class ArenaMachine(RuleBasedStateMachine):
 
         count = self.arena.remove_recipient(reader.number, process_ended=ended)
 
-        assert count == len(reader.held)
+        assert count == len(reader.held) + len(self.queues.pop(reader.number))
         if not ended:
             self.lost.append(reader)
 
@@ -175,26 +186,41 @@ class ArenaMachine(RuleBasedStateMachine):
         assert self.arena.size <= LIMIT
         assert self.arena.stray_releases == self.strays
         for number, reader in self.readers.items():
-            assert self.arena.held_bytes(number) == reader.bytes_held
+            counts = (len(self.queues[number]), len(reader.held))
+            assert self.arena.holdings(number) == (*counts, self._held_bytes(number))
         slabs = {each.number: each for each in self.arena.slabs()}
         assert not slabs.keys() & self.closed
         for slab in slabs.values():
             own = self._held_in(slab.number, self.readers.values())
             lost = self._held_in(slab.number, self.lost)
             lent = [loan for loan, _ in self.loans if loan.slab == slab.number]
-            assert slab.leases == len(own) + len(lost) + len(lent)
+            queued = self._queued_in(slab.number)
+            assert slab.leases == len(own) + len(lost) + len(lent) + len(queued)
             assert slab.loans == len(lent)
             assert slab.abandoned == len(lost)
             places = {each.placement.at for each in own + lost}
-            places |= {self.arena._loans[loan.lease].at for loan in lent}
+            places |= {loan.at for loan in lent} | {*queued}
             assert slab.free == slab.buffers - len(places)
-            assert own or lent or not lost  # else it is closed
+            assert own or lent or queued or not lost  # else it is closed
             for each in own:
                 assert buffer_for(len(each.content)) == slab.buffer_bytes
 
     def _held_in(self, slab: int, readers: Iterable[Reader]) -> list[HeldMessage]:
         held = [each for reader in readers for each in reader.held]
         return [each for each in held if each.placement.slab == slab]
+
+    def _queued_in(self, slab: int) -> list[int]:
+        """Return the positions of the messages that are queued, and not located yet."""
+        blocks = [
+            block.target
+            for number in self.queues
+            for block in self.arena._recipients[number].queue
+        ]
+        return [block.at for block in blocks if block.slab == slab]
+
+    def _held_bytes(self, number: int) -> int:
+        queued = sum(buffer_for(len(each)) for each in self.queues[number])
+        return queued + self.readers[number].bytes_held
 
     @rule()
     def unmap_closed_slabs(self) -> None:
@@ -211,7 +237,7 @@ class ArenaMachine(RuleBasedStateMachine):
         for number in self.readers:
             self.arena.remove_recipient(number, process_ended=True)
         for loan, _ in self.loans:
-            self.arena.take_back(loan)
+            self.arena.release_loan(loan)
         for slab in self.arena.slabs():
             assert slab.free == slab.buffers
         self.arena.close()
@@ -219,7 +245,22 @@ class ArenaMachine(RuleBasedStateMachine):
             reader.mappings.close()
 
 
-@clause("MC-21", "MC-24", "MC-30", "MC-31", "MC-32", "MC-36", "MC-37", "MC-40")
+def _used(slabs: Iterable[SlabState]) -> int:
+    return sum(each.buffers - each.free for each in slabs)
+
+
+@clause(
+    "MC-6",
+    "MC-8",
+    "MC-21",
+    "MC-24",
+    "MC-30",
+    "MC-31",
+    "MC-32",
+    "MC-36",
+    "MC-37",
+    "MC-40",
+)
 def test_any_course_of_publishes_releases_and_losses() -> None:
     run_state_machine_as_test(
         ArenaMachine,

@@ -94,12 +94,12 @@ def test_a_changed_field_of_a_queue_is_reported(queue: str, field: str) -> None:
 def test_counts_outside_of_the_blocks_are_checked_too() -> None:
     site = crowded()
     site.pool._supply.borrowed = 0
-    site.pool._recipients[0].buffers += 1
+    site.pool._recipients[0].held_bytes += 1
 
     said = site.pool.check()
 
     assert "0 DCBs are counted as borrowed, and 1 are" in said
-    assert "recipient 0 counts (5, 13), and holds (4, 13)" in said
+    assert "recipient 0 counts 17 bytes, and holds 16" in said
 
 
 @clause("MC-23")
@@ -108,6 +108,6 @@ def test_a_head_that_two_recipients_have_is_reported() -> None:
     site.pool.publish(b"abc", [0])
     site.pool.control.direct(0).dup = 2
 
-    site.pool._recipients[1].enqueue(0)
+    site.pool._recipients[1].enqueue(site.pool.control.block(0))
 
     assert "two recipients have the DCB 0 itself" in site.pool.check()

@@ -252,7 +252,7 @@ def test_memory_that_an_interrupt_left_half_changed_is_replaced(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Arena, "share", interrupted)
+        patched.setattr(Arena, "dequeue", interrupted)
         with pytest.raises(KeyboardInterrupt):
             owner.send(LONG, 1)
 

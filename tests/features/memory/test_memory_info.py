@@ -272,12 +272,12 @@ def test_the_loan_of_a_round_ends_if_its_only_recipient_is_lost_meanwhile(
 
 @clause("MC-39", "MC-37")
 def test_a_loan_uses_a_buffer_and_is_no_lease(owner: Owner) -> None:
-    loan = owner.arena.lend(SIZE)
+    loan = owner.arena.lease(SIZE)
 
     [slab] = info_of(owner).slabs
 
     assert (slab.used, slab.loans, slab.leases) == (1, 1, 0)
-    owner.arena.take_back(loan)
+    owner.arena.release_loan(loan)
     assert info_of(owner).slabs[0].loans == 0
 
 

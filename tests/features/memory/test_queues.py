@@ -102,7 +102,7 @@ class Users(RuleBasedStateMachine):
     def enqueue(self, user: int) -> None:
         head = self.idle.pop()
 
-        self.queues[user].enqueue(head)
+        self.queues[user].append(self.region.block(head))
 
         self.models[user].append(head)
 
@@ -110,17 +110,20 @@ class Users(RuleBasedStateMachine):
     def dequeue(self, user: int) -> None:
         model = self.models[user]
 
-        head = self.queues[user].dequeue()
+        if not model:
+            with pytest.raises(IndexError, match="the user queue is empty"):
+                self.queues[user].popleft()
+            return
+        block = self.queues[user].popleft()
 
-        assert head == (model.popleft() if model else None)
-        if head is not None:
-            assert self.region.block(head).next_message == END
-            self.idle.insert(0, head)
+        assert block.index == model.popleft()
+        assert block.next_message == END
+        self.idle.insert(0, block.index)
 
     @invariant()
     def agree(self) -> None:
         for queue, at, model in zip(self.queues, self.ends, self.models, strict=True):
-            assert list(queue) == list(model)
+            assert [block.index for block in queue] == list(model)
             assert len(queue) == len(model)
             control = self.region.queue(at)
             ends = (model[0], model[-1]) if model else (END, END)

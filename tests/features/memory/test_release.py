@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from bus.errors import StaleLeaseError
@@ -14,33 +12,6 @@ from tests.features.memory.support import Site, content_of
 
 MODES = pytest.mark.parametrize("mode", list(Mode))
 SIZES = pytest.mark.parametrize("size", [0, 3, 4, 11])
-
-
-@pytest.mark.deep
-@clause("MC-17", "MC-19", "MC-20", "MC-24")
-@MODES
-@SIZES
-@pytest.mark.parametrize("icbs", [0, 9])
-@pytest.mark.parametrize("recipients", [1, 2, 3, 4, 5])
-def test_the_chain_stays_until_the_last_release_in_any_order(
-    recipients: int, size: int, icbs: int, mode: Mode
-) -> None:
-    """Every order: the direct holder may be the first, the last, or in between."""
-    users = range(recipients)
-    site = Site(buffers=16, size=4, icbs=icbs, users=5)
-    for order in itertools.permutations(users):
-        site.pool.publish(content_of(size, recipients), users, mode=mode)
-        held = site.take_all(users)
-        chained = site.pool.census().chained
-        for place, user in enumerate(order):
-            for other in order[place:]:
-                assert site.reader.read(held[other]) == content_of(size, recipients)
-            assert site.pool.census().chained == chained
-            assert site.pool.release(user, held[user].lease)
-        assert site.pool.census().chained == 0
-        assert site.pool.check() == []
-
-    assert [len(each) for each in site.free] == [16, icbs]
 
 
 @clause("MC-18", "MC-10")
@@ -102,48 +73,6 @@ def test_a_chain_is_freed_into_an_empty_queue() -> None:
 
     assert site.free[0] == [0, 1]
     assert site.pool.check() == []
-
-
-@clause("MC-21")
-@MODES
-def test_a_release_of_a_lease_that_is_not_there_changes_nothing(mode: Mode) -> None:
-    site = Site(users=3)
-    site.pool.publish(b"one", [0, 1], mode=mode)
-    ended, other = site.take_all([0, 1])
-    site.pool.release(0, ended.lease)
-    site.pool.publish(b"two", [0], mode=mode)
-    site.take(0)
-    before = site.bits
-
-    strays = [
-        (0, ended.lease),  # released before, and the block has a message again
-        (0, other.lease),  # the lease of another recipient
-        (2, other.lease),
-        (0, 99),  # never given out
-        (0, 0),
-    ]
-    for count, (user, lease) in enumerate(strays, start=1):
-        assert not site.pool.release(user, lease)
-        assert site.pool.stray_releases == count
-
-    assert site.bits == before
-    assert site.pool.check() == []
-    assert site.reader.read(other) == b"one"
-
-
-@clause("MC-21")
-def test_a_lease_id_is_never_given_out_again() -> None:
-    site = Site(users=2)
-    ids = []
-    for _ in range(50):
-        site.pool.publish(b"abc", [0, 1])
-        assert site.pool.dequeue(0) is not None
-        ids += [site.take(1).lease, *site.pool._recipients[0].leases]
-        site.pool.dequeue(0)  # nothing there
-        site.pool.release_all(0)
-        site.pool.release_all(1)
-
-    assert len(set(ids)) == 100
 
 
 @clause("MC-22")
@@ -255,50 +184,6 @@ def test_an_icb_has_a_generation_too(icbs: int) -> None:
     assert generations == ([0, 1] if icbs == 0 else [0, 0, 1])
 
 
-@clause("MC-24")
-@MODES
-def test_all_that_a_lost_recipient_holds_is_released_once(mode: Mode) -> None:
-    site = Site(buffers=12, size=4, icbs=12, users=3)
-    for number in range(3):
-        site.pool.publish(content_of(5, number), [0, 1, 2], mode=mode)
-    leases = [site.take(0).lease, site.take(0).lease]
-    site.pool.release(0, leases[0])
-    before = site.pool.stray_releases
-
-    assert site.pool.release_all(0) == 2
-
-    assert site.pool.stray_releases == before
-    assert site.pool.holdings(0) == (0, 0, 0, 0)
-    assert site.pool.check() == []
-    assert site.pool.release_all(0) == 0
-    assert not site.pool.release(0, leases[1])
-    assert [site.reader.read(site.take(1)) for _ in range(3)] == [
-        content_of(5, number) for number in range(3)
-    ]
-    assert site.pool.release_all(1) == 3
-    assert site.pool.release_all(2) == 3
-    assert [len(each) for each in site.free] == [12, 12]
-
-
-def test_holdings_are_what_a_recipient_keeps_from_being_freed() -> None:
-    """Queued and leased alike: messages, their buffers, their bytes."""
-    site = Site(buffers=8, size=4, icbs=4, users=2)
-    site.pool.publish(content_of(9), [0, 1])
-    site.pool.publish(b"", [0])
-
-    assert site.pool.holdings(0) == (2, 0, 4, 9)
-    held = site.take(0)
-    assert site.pool.holdings(0) == (1, 1, 4, 9)
-    assert site.pool.holdings(1) == (1, 0, 3, 9)
-    site.pool.release(0, held.lease)
-    assert site.pool.holdings(0) == (1, 0, 1, 0)
-    census = site.pool.census()
-    assert (census.queued, census.leased) == (2, 0)
-    site.take(1)
-    census = site.pool.census()
-    assert (census.queued, census.leased) == (1, 1)
-
-
 @pytest.mark.parametrize("user", [-1, 4])
 def test_a_recipient_that_is_not_there_is_refused(user: int) -> None:
     site = Site(users=4)
@@ -316,7 +201,7 @@ def test_a_recipient_that_is_not_there_is_refused(user: int) -> None:
         lambda: pool.release_all(user),
         lambda: pool.holdings(user),
     ):
-        with pytest.raises(ValueError, match=f"no recipient {user}: .* 0 to 3"):
+        with pytest.raises(ValueError, match=f"no recipient {user}: it was"):
             call()
 
     assert site.bits == before

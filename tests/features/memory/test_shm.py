@@ -85,28 +85,30 @@ def test_both_ends_report_the_messages_that_one_sends_and_one_holds(
 def test_the_tables_have_a_line_for_each_recipient_and_each_arena_that_is_read(
     alpha: Far, beta: Far
 ) -> None:
-    keep(alpha, beta, 2)
+    keep(alpha, beta, 3)
     unmapped = memories()["alpha"]["messages"]["not_mapped"]
 
     arena, recipient, views = verb("shm").stdout.split("\n\n")
 
-    columns = "process arena limit buffer slabs buffers used leases loans abandoned"
+    columns = (
+        "process arena limit buffer slabs buffers used free duplicates loans abandoned"
+    )
     assert cells(arena) == [
         columns.split(),
-        ["alpha", "4 MiB", "64 MiB", "1 MiB", *["1", "4", "2", "2", "0", "0"]],
+        ["alpha", "4 MiB", "64 MiB", "1 MiB", *["1", "4", "3", "1", "3", "0", "0"]],
     ]
     columns = (
-        "process recipient oldest leases held share mapped refused"
+        "process recipient oldest queue held share mapped refused"
         " shared beyond_share no_room not_mapped"
     )
     head, [process, name, age, *rest] = cells(recipient)
     assert head == columns.split()
     assert (process, name) == ("alpha", "beta")
     assert re.fullmatch(r"\d+\.\d s", age)
-    assert rest == ["2", "2 MiB", "16 MiB", *["1", "0", "2", "0", "0"], str(unmapped)]
+    assert rest == ["3", "3 MiB", "16 MiB", *["1", "0", "3", "0", "0"], str(unmapped)]
     head, [process, name, age, *rest] = cells(views)
     assert head == ["process", "views_of", "oldest", "views", "slabs"]
-    assert (process, name, rest) == ("beta", "alpha", ["2", "1"])
+    assert (process, name, rest) == ("beta", "alpha", ["3", "1"])
     assert re.fullmatch(r"\d+\.\d s", age)
 
 

@@ -13,12 +13,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import astuple, replace
 
 from bus.errors import WireError
 from bus.features.memory.arena import Arena, Placement
 from bus.features.memory.mappings import SlabMappings
 from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
+from tests.features.memory.arena_publish import publish
 from tests.features.memory.support import content_of
 from tests.leaks import Snapshot
 from tests.processes import import_path
@@ -58,8 +60,8 @@ def test_a_lease_ends_with_the_last_view(
 ) -> None:
     one = arena.add_recipient()
     content = content_of(LENGTH, 1)
-    first = arena.publish(content, [one])[one]
-    second = arena.publish(b"", [one])[one]
+    [first] = publish(arena, content, [one])
+    [second] = publish(arena, b"", [one])
     mappings.add(first.slab, arena.memory(first.slab).fileno())
     mappings.add(second.slab, arena.memory(second.slab).fileno())
     views = [mappings.view(first), mappings.view(second)]
@@ -84,7 +86,7 @@ def test_the_end_of_a_lease_is_there_when_it_is_reported(arena: Arena) -> None:
     taken: list[list[tuple[int, int]]] = []
     far = SlabMappings(lambda: taken.append(far.take_ended()))
     one = arena.add_recipient()
-    placement = arena.publish(b"x", [one])[one]
+    [placement] = publish(arena, b"x", [one])
     far.add(placement.slab, arena.memory(placement.slab).fileno())
 
     far.view(placement)  # and it is not kept
@@ -100,10 +102,10 @@ def test_no_interrupt_keeps_a_lease_from_ending(
 ) -> None:
     """A signal handler raises at each point of what runs at the end of a view."""
     one = arena.add_recipient()
-    place = arena.publish(b"x", [one])[one]
+    [place] = publish(arena, b"x", [one])
     mappings.add(place.slab, arena.memory(place.slab).fileno())
     for point in itertools.count(1):
-        views: list[Any] = [mappings.view(place._replace(lease=point))]
+        views: list[Any] = [mappings.view(replace(place, lease=point))]
         if cycle:
             views.append(views)
         interrupts = _Interrupts(point)
@@ -151,7 +153,7 @@ def test_a_view_outlives_the_slab_on_both_sides(
 ) -> None:
     one = arena.add_recipient()
     content = content_of(LENGTH, 2)
-    placement = arena.publish(content, [one])[one]
+    [placement] = publish(arena, content, [one])
     mappings.add(placement.slab, arena.memory(placement.slab).fileno())
     view = mappings.view(placement)
 
@@ -224,7 +226,7 @@ class Far:
         if placement.slab not in self.known:
             self.known.add(placement.slab)
             fds = (arena.memory(placement.slab).fileno(),)
-        return self.ask("take", *placement, fds=fds)
+        return self.ask("take", *astuple(placement), fds=fds)
 
     def kill(self) -> None:
         self.process.kill()
@@ -274,9 +276,9 @@ def test_a_killed_recipient_gives_back_all_it_held(turn: int) -> None:
     for number in range(3):
         content = content_of(LENGTH, number)
         sums.append(sum(content))
-        placements = arena.publish(content, numbers)
-        for far, each in zip(fars, numbers, strict=True):
-            assert far.take(arena, placements[each]) == sums[-1]
+        placements = publish(arena, content, numbers)
+        for far, placement in zip(fars, placements, strict=True):
+            assert far.take(arena, placement) == sums[-1]
         if number == turn:
             fars.pop(1).kill()
             assert (
@@ -286,7 +288,7 @@ def test_a_killed_recipient_gives_back_all_it_held(turn: int) -> None:
         assert far.ask("look") == sums
         ended = far.ask("release")
         assert isinstance(ended, list)
-        assert all(arena.release(number, slab, lease) for slab, lease in ended)
+        assert all(arena.release(number, lease) for _, lease in ended)
         far.kill()
     assert [each.free for each in arena.slabs()] == [16]
     assert arena.stray_releases == 0
@@ -301,10 +303,11 @@ from tests.features.memory.support import content_of
 
 arena = Arena(2**22)
 one = arena.add_recipient()
-placement = arena.publish(content_of(100_000, 7), [one])[one]
+arena.publish(content_of(100_000, 7), [one])
+placement = arena.dequeue(one)
 link = socket.socket(fileno=int(sys.argv[1]))
 descriptor = arena.memory(placement.slab).fileno()
-socket.send_fds(link, [repr(tuple(placement)).encode()], [descriptor])
+socket.send_fds(link, [placement.pack()], [descriptor])
 sys.stdin.read()
 """
 
@@ -327,7 +330,7 @@ def test_the_messages_of_a_killed_owner_stay_readable(mappings: SlabMappings) ->
         said, fds, _, _ = socket.recv_fds(own, 4096, 1)
         owner.kill()
     assert owner.returncode == -signal.SIGKILL
-    placement = Placement(*json.loads(said.replace(b"(", b"[").replace(b")", b"]")))
+    placement = Placement.unpack(said)
     mappings.add(placement.slab, fds[0])
     os.close(fds[0])
 
