@@ -1,4 +1,4 @@
-"""`bus_api`, `multicast_api`, `pattern_api`: public names, from their docstrings.
+"""`bus_api`, `memory_api`, `pattern_api`: public names, from their docstrings.
 
 What stands in a docstring is Markdown already, but for its sections (``Args:``,
 ``Raises:``), which become lists.
@@ -87,7 +87,7 @@ def bus_api() -> str:
     return _page(bus, GROUPS)
 
 
-def multicast_api() -> str:
+def memory_api() -> str:
     """Every public name of `bus.features.memory`."""
     return _page(bus.features.memory, MULTICAST_GROUPS)
 

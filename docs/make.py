@@ -133,10 +133,10 @@ def bus_api() -> str:
     return page
 
 
-def multicast_api() -> str:
+def memory_api() -> str:
     """What `bus.features.memory` gives, from its docstrings."""
     found = runpy.run_path(str(HERE / "api_reference.py"))
-    page: str = found["multicast_api"]()
+    page: str = found["memory_api"]()
     return page
 
 
@@ -347,7 +347,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "error-tree": error_tree,
     "frames": frames,
     "bus-api": bus_api,
-    "multicast-api": multicast_api,
+    "memory-api": memory_api,
     "pattern-api": pattern_api,
     "process": process,
     "way-in-one-thread": way_in_one_thread,

@@ -67,7 +67,7 @@ def test_every_public_name_of_multicast_is_explained_once() -> None:
     names = [name for group in found["MULTICAST_GROUPS"].values() for name in group]
 
     assert sorted(names) == sorted(bus.features.memory.__all__)
-    assert all(f"### `{name}`" in found["multicast_api"]() for name in names)
+    assert all(f"### `{name}`" in found["memory_api"]() for name in names)
 
 
 def test_every_public_name_of_the_bus_pattern_is_explained_once() -> None:
