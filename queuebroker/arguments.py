@@ -223,7 +223,8 @@ def flat_view(data: Buffer, what: str = "data") -> memoryview:
     try:
         view = memoryview(data)
     except TypeError:
-        raise wrong_type(what, "bytes-like", data) from None
+        way_out = ": encode it" if isinstance(data, str) else ""
+        raise wrong_type(what, "bytes-like", data, way_out) from None
     if not view.c_contiguous:
         msg = f"{what} must be C-contiguous"
         raise TypeError(msg)

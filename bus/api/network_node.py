@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.api.arguments import check_instance
+from bus.api.arguments import wrong_type
 from bus.features import FEATURES
 from bus.kernel import constants
 from bus.kernel.tasks.process_manager import ProcessManager
@@ -35,7 +35,9 @@ def new_exchange(new: NewBus, journal: Journal | None) -> tuple[Exchange, int]:
         BusError, OSError: a feature cannot begin.
     """
     if journal is not None:
-        check_instance("journal", journal, Journal)
+        if not isinstance(journal, Journal):
+            # `Journal` is a protocol; users make the class that has it.
+            raise wrong_type("journal", "a bus.journal.writer.Journal", journal)
         if journal.closed:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)

@@ -32,10 +32,14 @@ _OURS: Final = ("bus", "queuebroker", "specs")
 
 @attrs.frozen
 class Verb:
-    """The location of a verb ("module:command"), and its line of help."""
+    """The location of a verb ("module:command"), and its line of help.
+
+    extra: the extra that has the packages of the verb.
+    """
 
     target: str
     summary: str
+    extra: str = "all"
 
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
@@ -56,6 +60,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "machines": Verb(
             "bus.features.machines.verb:machines",
             "Show the other machines, and their links.",
+            "net",
         ),
         "shm": Verb(
             "bus.features.memory.verb:shm", "Show the shared memory of each process."
@@ -75,6 +80,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "keys": Verb(
             "bus.features.machines.verb:keys",
             "Make and show keys for several machines.",
+            "net",
         ),
         "check": Verb("bus.cli.check:check", "Check recorded traffic."),
         "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
@@ -123,7 +129,7 @@ class LazyGroup(click.Group):
                 raise
             from bus.requirements import install  # noqa: PLC0415 - for errors only
 
-            hint = install("all")
+            hint = install(verb.extra)
             _fail(f"cannot run {name}: {missing} is not installed; run {hint}")
         except Exception as error:
             from bus.requirements import explain  # noqa: PLC0415 - for errors only

@@ -108,7 +108,7 @@ def _show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
         )
         for each in verdicts
     ]
-    show_table(head, rows, colours=_COLOURS)
+    show_table(head, rows, colours=_COLOURS, wraps=True)
 
 
 def violation_line(violation: Violation) -> str:

@@ -51,6 +51,7 @@ def end_with(findings: Sequence[Finding], *, as_json: bool) -> None:
                 for each in findings
             ],
             colours=_COLOURS,
+            wraps=True,
         )
     if any(each.state == FAIL for each in findings):
         sys.exit(FAILED)

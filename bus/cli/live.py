@@ -126,8 +126,11 @@ def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
             return None
         try:
             return parse(text)
-        except (TypeError, ValueError, OSError) as error:
+        except (TypeError, ValueError) as error:
             raise click.BadParameter(str(error)) from None
+        except OSError as error:
+            fact = f"cannot read {error.filename or text}: {error.strerror or error}"
+            raise click.BadParameter(fact) from None
         except RecursionError:
             raise click.BadParameter("is nested too deeply") from None
 
@@ -241,4 +244,4 @@ def _check_served(target: Target) -> None:
     """Exit unless a bus has a process."""
     if message := unserved(target):
         start = f"start one that calls open_bus({target.bus!r})"
-        fail(f"{message}; {start}, or set --bus or BUS_RUN_DIR as a running one has")
+        fail(f"{message}; {start}, or give the --bus and BUS_RUN_DIR of one that runs")

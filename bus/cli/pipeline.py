@@ -98,7 +98,7 @@ def all_(
 def check(
     journals: Path, out: Path, master: str | None, settings: dict[str, str]
 ) -> None:
-    """Check journals; write tables, verdicts and violations, but no report."""
+    """Check journals; write tables, verdicts and violations only."""
     _run(journals, out, master, settings, report=False)
 
 

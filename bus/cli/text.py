@@ -19,6 +19,7 @@ __all__ = [
     "route",
     "route_on_bus",
     "show_table",
+    "split_table",
     "table_lines",
     "wall_text",
     "warn",
@@ -76,13 +77,17 @@ def show_table(
     rows: Sequence[Sequence[object]],
     *,
     colours: dict[str, str] | None = None,
+    wraps: bool = False,
 ) -> None:
     """Print a table: with rich on a terminal, else as plain columns.
 
+    A table that is wider than the terminal is split, so that no word is cut.
+
     colours: on a terminal, the style of each cell whose whole text is the key.
+    wraps: True if cells contain sentences: these are wrapped, and no table is split.
     """
     if sys.stdout.isatty():
-        _show_rich(head, _cells(rows), _numeric(head, rows), colours or {})
+        _show_rich(head, rows, colours or {}, wraps=wraps)
         return
     for line in table_lines(head, rows):
         click.echo(line)
@@ -100,6 +105,42 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterat
         yield "  ".join(padded).rstrip()
 
 
+def split_table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], width: int
+) -> Iterator[tuple[list[str], list[list[object]]]]:
+    """Yield the head and the rows of each table; together these have all columns.
+
+    Each table begins with the columns that tell the rows apart, and has at least one
+    more. It is no wider than ``width`` characters, unless these already are.
+    """
+    cells = _cells(rows)
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    keys = _keys(cells, len(head))
+    taken = keys
+    for column in range(len(keys), len(head)):
+        wider = [*taken, column]
+        if taken != keys and sum(widths[each] + 2 for each in wider) - 2 > width:
+            yield _columns(head, rows, taken)
+            wider = [*keys, column]
+        taken = wider
+    yield _columns(head, rows, taken)
+
+
+def _keys(cells: Sequence[Sequence[str]], columns: int) -> list[int]:
+    """Return the least number of columns that tell the rows apart; else the first."""
+    for count in range(1, columns):
+        if len({tuple(row[:count]) for row in cells}) == len(cells):
+            return list(range(count))
+    return [0]
+
+
+def _columns(
+    head: Sequence[str], rows: Sequence[Sequence[object]], taken: Sequence[int]
+) -> tuple[list[str], list[list[object]]]:
+    names = [head[each] for each in taken]
+    return names, [[row[each] for each in taken] for row in rows]
+
+
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     return [[str(cell) for cell in row] for row in rows]
 
@@ -113,17 +154,23 @@ def _numeric(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[bool
 
 def _show_rich(
     head: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    numeric: Sequence[bool],
+    rows: Sequence[Sequence[object]],
     colours: dict[str, str],
+    *,
+    wraps: bool,
 ) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to load, for terminals only
     from rich.table import Table  # noqa: PLC0415 - likewise
     from rich.text import Text  # noqa: PLC0415 - likewise
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, right in zip(head, numeric, strict=True):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for line in cells:
-        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in line))
-    Console().print(table)
+    console = Console()
+    parts = [(head, rows)] if wraps else split_table(head, rows, console.width)
+    for names, lines in parts:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name, right in zip(names, _numeric(names, lines), strict=True):
+            table.add_column(
+                name, justify="right" if right else "left", overflow="fold"
+            )
+        for line in _cells(lines):
+            table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in line))
+        console.print(table)

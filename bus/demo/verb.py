@@ -203,7 +203,7 @@ def demo(
     With --machines 2, half of the workers are on a second machine: a name and a run
     directory of this host. The two machines find each other by discovery and link by
     TLS, with keys made for this run. Instead of a worker, their link fails: nothing
-    passes it for some seconds. Needs no root, and the extra "net".
+    passes it for some seconds. Needs the extra "net", and no root.
     """
     if machines > 1:
         processes = _processes_of_two_machines(processes, plant)

@@ -57,9 +57,9 @@ class UnknownTaskError(BusError):
     """
 
     def __init__(self, name: str, ended: str = "") -> None:
-        super().__init__(
-            f"cannot use a task: {ended or f'it is not registered: {name!r}'}"
-        )
+        fact = ended or f"it is not registered: {name!r}"
+        remedy = "make a new one" if ended else "register it"
+        super().__init__(f"cannot use a task: {fact}; {remedy}")
         self.name: str = name
         self.ended: str = ended
 

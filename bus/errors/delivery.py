@@ -20,14 +20,15 @@ __all__ = [
 ]
 
 _ELSEWHERE = (
-    "; that address is on another machine, which is reached only if both have opened "
-    "the bus with a network"
+    "; it is on another machine: check the name there, and that both machines have "
+    "opened the bus with a network"
 )
 
 _NOWHERE = (
     "; neither this machine nor any that it is linked with has it: 'bus machines' "
     "shows the linked ones"
 )
+_HERE = "; check the name, or start the program that registers it"
 _ANYWHERE = "ism://*/"  # the beginning of `bus.model.address.name_anywhere`
 
 
@@ -43,7 +44,7 @@ class UnresolvedError(BusError):
     """
 
     def __init__(self, name: str, waited_s: float, *, elsewhere: bool = False) -> None:
-        fact = _ELSEWHERE if elsewhere else ""
+        fact = _ELSEWHERE if elsewhere else _HERE
         if name.startswith(_ANYWHERE):
             fact = _NOWHERE
         super().__init__(

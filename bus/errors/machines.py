@@ -69,8 +69,8 @@ class DuplicateSenderError(BusError):
 class HorizonError(BusError):
     """The horizons of this process cannot be read or stored (AMO-20).
 
-    path: their file. fact: the fault. offset: the position of the fault in the file, in
-    bytes; None if there is none.
+    path: their file. fact: the fault.
+    offset: the position of the fault in the file, in bytes; None if there is none.
     """
 
     def __init__(

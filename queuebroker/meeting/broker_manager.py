@@ -191,7 +191,10 @@ class BrokerManager(Closable):
             msg = f"cannot create broker {broker.name!r}: its manager is closed"
             raise BrokerClosedError(msg)
         if broker.name in self._brokers:
-            msg = f"cannot create broker {broker.name!r}: the name is in use"
+            msg = (
+                f"cannot create broker {broker.name!r}: the name is in use; choose "
+                "another name, or close the broker that has it"
+            )
             raise BrokerNameInUseError(msg)
         self._brokers[broker.name] = broker
         self._note(Operation.BIND, broker.name)

@@ -67,35 +67,40 @@ class _Parser(argparse.ArgumentParser):
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _Parser(
         prog="python -m queuebroker.testing",
-        description="Run a threaded program under many schedules; tell of the first"
-        " that goes wrong.",
+        description="Run a threaded program under many schedules, and print the story"
+        " of the first schedule that fails.",
     )
     parser.add_argument(
         "program",
         metavar="FILE[:program]",
-        help="a function without arguments, or with one: the run",
+        help="a function without parameters, or with one, the run; without a name:"
+        " the function 'program'",
     )
     parser.add_argument(
         "--schedules",
         type=_positive,
         metavar="N",
-        help="at most N up to the bound, then N at random (else 20,000 and 300; within"
-        f" lines {_INSTRUCTIONS_SCHEDULES_MAX:,} and 300)",
+        help="try at most N up to the bound, then N at random (default: 20,000 and"
+        f" 300; within lines {_INSTRUCTIONS_SCHEDULES_MAX:,} and 300)",
     )
     parser.add_argument(
         "--bound",
         type=_number,
         metavar="N",
-        help="preemptions at most (else 2; within lines 1)",
+        help="the maximum number of preemptions in a schedule (default: 2; within"
+        " lines 1)",
     )
     parser.add_argument(
-        "--seed", type=_seed, metavar="S", help="repeats the random part; S:I one run"
+        "--seed",
+        type=_seed,
+        metavar="S",
+        help="repeat the random schedules of an earlier run; S:I repeats one of them",
     )
     parser.add_argument(
         "--replay",
         type=_choices,
         metavar="CHOICES",
-        help="run only the schedule that a story has told, such as 0,0,1",
+        help="run only the schedule that a story ends with, such as 0,0,1",
     )
     return parser.parse_args(arguments)
 

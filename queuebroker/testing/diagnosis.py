@@ -106,5 +106,6 @@ def _looked_into(
     sleeper, notice = recorder.missed[0]
     return Trouble(
         FailureKind.LOST_WAKEUP,
-        f"{sleeper} sleeps, {notice.task} notified it too early, and nobody will again",
+        f"{sleeper} sleeps, {notice.task} notified it too early, and no thread will"
+        " again",
     )

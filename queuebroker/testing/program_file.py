@@ -125,7 +125,8 @@ def _takes_run(program: Any, where: str) -> bool:
             the run.
     """
     if not callable(program):
-        what = "is no function" if program is not None else "does not exist"
+        missing = "does not exist: define it, or name another function: FILE:function"
+        what = "is no function" if program is not None else missing
         raise ProgramFileError(f"{where} {what}")
     if not is_plain(program):
         raise ProgramFileError(f"{where} {NOT_PLAIN}")

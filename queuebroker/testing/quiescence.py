@@ -30,7 +30,7 @@ def who_goes_on(scheduler: Scheduling) -> list[Task]:
             fail(
                 scheduler,
                 FailureKind.LOST_WAKEUP,
-                f"{task.name} sleeps, what it sleeps for is true, and nobody will"
+                f"{task.name} sleeps, its predicate is true, and no thread will"
                 " wake it",
                 task,
             )
@@ -40,7 +40,7 @@ def who_goes_on(scheduler: Scheduling) -> list[Task]:
     if earliest == NEVER:
         blame_errors(scheduler)
         names = ", ".join(task.name for task in scheduler.alive)
-        fail(scheduler, FailureKind.DEADLOCK, f"nobody can go on: {names}")
+        fail(scheduler, FailureKind.DEADLOCK, f"no thread can continue: {names}")
     scheduler.go_to(earliest, early=False)
     return [task for task in scheduler.alive if task.deadline <= earliest]
 

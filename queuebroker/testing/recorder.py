@@ -241,7 +241,7 @@ class Recorder:
         self.endings.append(Step(task.name, text, place))
         code = getattr(task.predicate, "__code__", None)
         if task.asleep and code is not None:
-            text = f"what it sleeps for{_verdict(run.trouble, task)}"
+            text = f"its predicate{_verdict(run.trouble, task)}"
             self.endings.append(Step("", text, place_of_code(code)))
         bare = place is not None and place.call == "Condition.wait"
         if task.asleep and task.predicate is None and bare:

@@ -62,7 +62,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         UnknownTaskError("a"),
         {"name": "a", "ended": ""},
-        "cannot use a task: it is not registered: 'a'",
+        "cannot use a task: it is not registered: 'a'; register it",
     ),
     (
         AlreadyAnsweredError("a"),
@@ -118,14 +118,15 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         UnresolvedError("z", 5.0),
         {"name": "z", "waited_s": 5.0, "elsewhere": False},
-        "cannot deliver to 'z': no task has that name: waited for 5 s",
+        "cannot deliver to 'z': no task has that name: waited for 5 s; check the name, "
+        "or start the program that registers it",
     ),
     (
         UnresolvedError("ism://m/z", 5.0, elsewhere=True),
         {"name": "ism://m/z", "waited_s": 5.0, "elsewhere": True},
-        "cannot deliver to 'ism://m/z': no task has that name: waited for 5 s; that "
-        "address is on another machine, which is reached only if both have opened the "
-        "bus with a network",
+        "cannot deliver to 'ism://m/z': no task has that name: waited for 5 s; it is "
+        "on another machine: check the name there, and that both machines have opened "
+        "the bus with a network",
     ),
     (
         UnreachableError("z", "connection refused"),

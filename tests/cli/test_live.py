@@ -55,8 +55,8 @@ def test_without_a_bus_one_line_says_where_it_was_looked_for(
 
     line = (
         f"bus: no program of bus 'bus1' runs: looked in {own_run_directory}/bus1;"
-        " start one that calls open_bus('bus1'), or set --bus or BUS_RUN_DIR as a"
-        " running one has\n"
+        " start one that calls open_bus('bus1'), or give the --bus and BUS_RUN_DIR of"
+        " one that runs\n"
     )
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
     assert not own_run_directory.exists()

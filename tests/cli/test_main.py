@@ -56,6 +56,15 @@ def test_the_list_of_verbs_fits_a_terminal_of_80_by_24() -> None:
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.parametrize("name", ["journal", "keys", "pipeline", "socket"])
+def test_no_line_of_help_is_cut_on_a_terminal_of_80_columns(name: str) -> None:
+    output = CliRunner().invoke(main, [name, "--help"], terminal_width=80).output
+
+    listed = output.partition("Commands:\n")[2]
+    assert listed
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_the_help_of_a_verb_ends_with_an_example_that_it_accepts(name: str) -> None:
     """`-h` prints it as ``--help`` does."""
@@ -172,20 +181,24 @@ def test_a_mistake_of_ours_is_not_hidden() -> None:
     assert result.exception is ERROR[0]
 
 
+@pytest.mark.parametrize(
+    ("verb", "module", "extra"),
+    [("pipeline", "pyspark.sql", "all"), ("machines", "cryptography", "net")],
+)
 def test_a_verb_with_a_missing_library_names_the_package_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, verb: str, module: str, extra: str
 ) -> None:
     def fail(_: str) -> None:
-        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
     monkeypatch.setattr("importlib.import_module", fail)
 
-    result = CliRunner().invoke(main, ["pipeline"])
+    result = CliRunner().invoke(main, [verb])
 
     assert result.exit_code == 4
     assert result.stderr == (
-        "bus: cannot run pipeline: pyspark is not installed; run"
-        ' pip install ".[all]" in a clone of queuebroker\n'
+        f"bus: cannot run {verb}: {module.partition('.')[0]} is not installed; run"
+        f' pip install ".[{extra}]" in a clone of queuebroker\n'
     )
 
 

@@ -94,7 +94,8 @@ def test_a_name_that_no_task_has_is_one_line(name: str) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "bus: cannot deliver to 'nobody': no task has that name: waited for 0.3 s\n"
+        "bus: cannot deliver to 'nobody': no task has that name: waited for 0.3 s; "
+        "check the name, or start the program that registers it\n"
     )
 
 
@@ -120,7 +121,7 @@ def test_a_name_of_another_machine_is_unresolved_here(name: str) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "'ism://bus1@other/far': no task has that name: " in result.stderr
-    assert result.stderr.endswith("both have opened the bus with a network\n")
+    assert result.stderr.endswith("both machines have opened the bus with a network\n")
 
 
 @pytest.mark.usefixtures("alpha")

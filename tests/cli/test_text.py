@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+from click import unstyle
+
 from bus.cli.json_text import to_json
-from bus.cli.text import route, show_table, wall_text
+from bus.cli.text import route, show_table, split_table, table_lines, wall_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
 
 ROWS = [("a", 1, "PASS"), ("long name", 22, "[red]FAIL")]
 
@@ -44,6 +45,71 @@ def test_a_table_without_rows_is_its_head(capsys: pytest.CaptureFixture[str]) ->
     show_table(("name", "n"), [])
 
     assert capsys.readouterr().out == "name  n\n"
+
+
+def test_a_table_that_is_too_wide_is_several() -> None:
+    head = ["process", "role", *(f"column{number}" for number in range(10))]
+    rows = [[process, "slave", *range(10)] for process in ("alpha", "beta")]
+
+    def shown(width: int) -> list[list[str]]:
+        parts = split_table(head, rows, width)
+        return [list(table_lines(*part)) for part in parts]
+
+    [whole] = shown(200)
+    exact = shown(len(whole[0]))
+    parts = shown(80)
+    narrow = shown(1)
+
+    assert whole[0].split() == head
+    assert exact == [whole]
+    assert len(parts) == 2
+    assert max(len(line) for part in parts for line in part) <= 80
+    for some in (parts, narrow):
+        heads = [part[0].split() for part in some]
+        assert [name for names in heads for name in names[1:]] == head[1:]
+        for part in some:
+            assert [line.split()[0] for line in part] == ["process", "alpha", "beta"]
+
+
+def test_each_part_of_a_table_has_the_columns_that_tell_its_rows_apart() -> None:
+    head = ["process", "recipient", "leases", "shared"]
+    rows = [["a", "b", 1, 2], ["a", "c", 3, 4]]
+    same = [["a", "b", 1, 2], ["a", "b", 1, 2]]
+
+    parts = [list(table_lines(*part)) for part in split_table(head, rows, 1)]
+
+    assert [part[0].split() for part in parts] == [
+        ["process", "recipient", "leases"],
+        ["process", "recipient", "shared"],
+    ]
+    assert [part[2].split() for part in parts] == [["a", "c", "3"], ["a", "c", "4"]]
+    assert [names for names, _ in split_table(head, same, 1)] == [
+        ["process", name] for name in head[1:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wraps", "heads"),
+    [
+        (False, ["name  value", "name  the reason"]),
+        (True, ["name  value  reason"]),
+    ],
+)
+def test_a_terminal_that_is_too_narrow_splits_a_table_or_wraps_its_sentences(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    wraps: bool,
+    heads: list[str],
+) -> None:
+    yes: Callable[[], bool] = lambda: True  # noqa: E731 # stands for a method
+    monkeypatch.setattr("sys.stdout.isatty", yes)
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has always 80 columns
+
+    show_table(("name", "value", "the reason"), [("a", "12", "no link")], wraps=wraps)
+
+    shown = unstyle(capsys.readouterr().out).splitlines()
+    assert [line.rstrip() for line in shown if line.startswith("name")] == heads
 
 
 def test_a_table_on_a_terminal_has_colours_and_no_markup_from_cells(

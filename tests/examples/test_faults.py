@@ -18,10 +18,10 @@ _LINES_MAX = 20
 # File, start of its story, and the schedules within which it must be found.
 _FAULTS = {
     "lost_wakeup.py": ("lost wake-up: reader sleeps, main notified it too early", 20),
-    "deadlock_by_lock_order.py": ("deadlock: nobody can go on: Plato, Zeno", 10),
+    "deadlock_by_lock_order.py": ("deadlock: no thread can continue: Plato, Zeno", 10),
     "check_then_act.py": ("exception: Ann raised AssertionError: {'balance': -40}", 10),
     "if_for_while.py": ("exception: Ann raised IndexError: pop from empty list", 200),
-    "notify_for_notify_all.py": ("lost wake-up: Bob sleeps, what it sleeps for", 20),
+    "notify_for_notify_all.py": ("lost wake-up: Bob sleeps, its predicate", 20),
 }
 
 _TOLD = re.compile(

@@ -78,7 +78,7 @@ def test_the_command_reports_a_fault_and_exits_with_1(
     assert code == 1
     assert err == ""
     lines = out.splitlines()
-    assert lines[0] == "deadlock: nobody can go on: forward, backward"
+    assert lines[0] == "deadlock: no thread can continue: forward, backward"
     assert any(re.search(r"forward +takes left +forks\.py:6", line) for line in lines)
     assert lines[-1].startswith("replay with: python -m queuebroker.testing forks.py")
     assert "nobody wants to read" not in out
@@ -239,7 +239,7 @@ def test_modules_beside_the_file_are_explored_with_it(
     assert main([file]) == 1
 
     out = capsys.readouterr().out
-    assert "deadlock: nobody can go on: forward, backward" in out
+    assert "deadlock: no thread can continue: forward, backward" in out
     assert "beside.py:6" in out
     assert sys.path == path
     assert {"beside", "__explored__"} & (set(sys.modules) - modules) == set()
@@ -408,6 +408,6 @@ def test_it_is_a_command(file: str) -> None:
     )
 
     assert ran.returncode == 1
-    assert ran.stdout.startswith("deadlock: nobody can go on: forward, backward")
+    assert ran.stdout.startswith("deadlock: no thread can continue: forward, backward")
     assert ran.stderr == ""
     assert not Path("__pycache__").exists()

@@ -58,7 +58,7 @@ def test_a_failure_shows_the_story_and_not_the_explorer(tmp_path: Path) -> None:
     ran = _pytest(tmp_path, "-k", "test_found and not random")
 
     assert ran.returncode == 1
-    assert "deadlock: nobody can go on: forward, backward" in ran.stdout
+    assert "deadlock: no thread can continue: forward, backward" in ran.stdout
     assert "forward is stopped here; backward goes on" in ran.stdout
     assert "replay with: replay(program, [" in ran.stdout
     assert "test_users.py" in ran.stdout
@@ -107,7 +107,7 @@ def test_random_schedules_are_as_many_as_the_option_says(tmp_path: Path) -> None
     ran = _pytest(tmp_path, "-k", "not_found", "--explore-schedules=200")
 
     assert ran.returncode == 1
-    assert "deadlock: nobody can go on" in ran.stdout
+    assert "deadlock: no thread can continue" in ran.stdout
 
 
 @pytest.mark.deep

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 DEADLOCK = """
-deadlock: nobody can go on: forward, backward
+deadlock: no thread can continue: forward, backward
 
 1  main      starts forward                       test_story  run.spawn(forward)
 2  main      starts backward                      test_story  run.spawn(backward)
@@ -109,7 +109,7 @@ def test_the_library_is_shown_only_where_no_user_is() -> None:
     ending = story[story.index("how it ended") :]
     line = r" +queuebroker/[\w/]+\.py:\d+  "
     assert re.search(f"acceptor  sleeps until it is woken{line}", ending)
-    assert re.search(f"what it sleeps for is not true{line}", ending)
+    assert re.search(f"its predicate is not true{line}", ending)
 
 
 def test_a_long_undisturbed_stretch_is_cut_short() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 TOO_EARLY = """
-lost wake-up: get sleeps, put notified it too early, and nobody will again
+lost wake-up: get sleeps, put notified it too early, and no thread will again
 
  1  main  starts get                                      test_story_wake_ups  run.spawn(get)
  2  main  starts put                                      test_story_wake_ups  run.spawn(put)
@@ -62,7 +62,7 @@ def test_a_wake_up_that_came_too_early() -> None:
 
 
 LOST_WAKE_UP = """
-lost wake-up: wait-2 sleeps, what it sleeps for is true, and nobody will wake it
+lost wake-up: wait-2 sleeps, its predicate is true, and no thread will wake it
 
  1  main    starts wait                                               test_story_wake_ups  run.spawn(wait)
  2  main    starts wait-2                                             test_story_wake_ups  run.spawn(wait)
@@ -81,7 +81,7 @@ lost wake-up: wait-2 sleeps, what it sleeps for is true, and nobody will wake it
 
 how it ended, at 0 s of virtual time:
   wait-2  sleeps until it is woken, or until 60 s                   test_story_wake_ups  door.wait_for(lambda: is_open, timeout=60)  [Condition.wait_for]
-          what it sleeps for is true                                test_story_wake_ups  door.wait_for(lambda: is_open, timeout=60)
+          its predicate is true                                     test_story_wake_ups  door.wait_for(lambda: is_open, timeout=60)
 
 replay with: replay(program, [])
 """  # noqa: E501 # pinned as it is
@@ -107,7 +107,7 @@ def test_a_lost_wake_up() -> None:
 
 
 NEVER_NOTIFIED = """
-deadlock: nobody can go on: get
+deadlock: no thread can continue: get
 
 1  main  starts get                                      test_story_wake_ups  run.spawn(get)
 2  main  ends
@@ -182,7 +182,7 @@ def test_a_notify_that_would_not_have_helped_is_no_lost_wake_up(
 
     story = story_of(program)
 
-    assert story.startswith("deadlock: nobody can go on: get-2\n")
+    assert story.startswith("deadlock: no thread can continue: get-2\n")
     assert "main notified it before it slept" in story
 
 

@@ -71,6 +71,7 @@ def machines(target: Target) -> None:
             ("machine", "state", "since", "round trip", "address", "why not linked"),
             [_row(each) for each in found],
             colours=_COLOURS,
+            wraps=True,
         )
     if ignored:
         click.echo(ignored_line(ignored))
@@ -147,7 +148,7 @@ def issue(machine: str, folder: str, out: str | None, days: int) -> None:
 @keys.command(cls=KeysCommand)
 @_authority
 def rotate(folder: str) -> None:
-    """Make a new authority and a new group key; the earlier ones stay valid.
+    """Make a new authority and group key; the earlier ones stay valid.
 
     Issue the keys of all machines again and copy their folders, in any order. When each
     machine has its folder, run `bus keys retire`.
@@ -162,7 +163,7 @@ def rotate(folder: str) -> None:
 @keys.command(cls=KeysCommand)
 @_authority
 def retire(folder: str) -> None:
-    """Drop the earlier authority and group key from folders issued from now on."""
+    """Leave the earlier authority and group key out of new folders."""
     authority = Authority(folder)
     authority.retire()
     click.echo(f"only {authority.name} is trusted, in the folders issued from now on")

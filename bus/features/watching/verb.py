@@ -13,7 +13,7 @@ from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
 from bus.cli.queries import Answers, query_other_machines, query_own_machine
-from bus.cli.text import show_table, table_lines
+from bus.cli.text import show_table, split_table, table_lines
 from bus.journal.wording import printable
 from bus.model.address import is_system
 from bus.model.snapshot import MachineState
@@ -316,34 +316,14 @@ class _Screen:
         from rich.text import Text  # noqa: PLC0415 # likewise
 
         text = Text()
-        for head, *lines in _tables(_cells(rows), self._live.console.width):
+        width = self._live.console.width
+        for part in split_table(_HEAD, _cells(rows), width):
+            head, *lines = table_lines(*part)
             text.append(f"{head}\n", style="bold")
             text.append("".join(f"{line}\n" for line in lines))
         text.append("".join(f"{line}\n" for line in answers.complaints()))
         text.rstrip()
         self._live.update(text, refresh=True)
-
-
-def _tables(cells: list[list[object]], width: int) -> Iterator[list[str]]:
-    """Yield the lines of each table; together the tables have all columns.
-
-    Each table begins with the first column, the process, and has at least one more. It
-    is no wider than the screen, unless two columns already are.
-    """
-    taken = [0]
-    for column in range(1, len(_HEAD)):
-        wider = _table(cells, [*taken, column])
-        if len(taken) > 1 and max(map(len, wider)) > width:
-            yield _table(cells, taken)
-            taken = [0]
-        taken.append(column)
-    yield _table(cells, taken)
-
-
-def _table(cells: list[list[object]], columns: list[int]) -> list[str]:
-    """Return the lines of a table with these columns, the head first."""
-    rows = [[row[column] for column in columns] for row in cells]
-    return list(table_lines([_HEAD[column] for column in columns], rows))
 
 
 def _display(

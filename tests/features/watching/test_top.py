@@ -171,25 +171,6 @@ def test_a_terminal_that_is_not_wide_shows_all_columns_all_the_same() -> None:
         assert name.encode() in screen
 
 
-def test_a_table_that_is_too_wide_is_several() -> None:
-    cells: list[list[object]] = [
-        [process, "slave", *range(len(HEAD) - 2)] for process in ("alpha", "beta")
-    ]
-
-    [whole] = looking._tables(cells, 200)
-    parts = list(looking._tables(cells, 100))
-    narrow = list(looking._tables(cells, 1))
-
-    assert whole[0].split() == HEAD
-    assert len(parts) == 2
-    assert max(len(line) for part in parts for line in part) <= 100
-    for some in (parts, narrow):
-        heads = [part[0].split() for part in some]
-        assert [name for head in heads for name in head[1:]] == HEAD[1:]
-        for part in some:
-            assert [line.split()[0] for line in part] == ["process", "alpha", "beta"]
-
-
 # Processes that do not answer.
 
 
