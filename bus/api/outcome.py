@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import _thread
 
     from bus.api.bus_thread import BusThread
-    from bus.api.questions import Question, Questions
+    from bus.api.questions import Asker, Question, Questions
     from bus.api.receiver import Receiver
     from bus.api.sender import Sender
     from bus.kernel.tasks.routing_table import Entry
@@ -157,14 +157,7 @@ def call(
             host.waits_next = True  # withdrawn below, if interrupted
         question = sender.ask(to, payload, bus, timeout, deadline, awaited)
         if awaited.parker is None:
-            while True:
-                if awaited.outcome is not None or entry.host is None:
-                    break
-                if deadline is not None and deadline <= _sync.monotonic():
-                    sender.asker.post_timeout(question)
-                    deadline = None
-                # A plain statement before the jump back: see `_sync.Lock`.
-                host.thread._poll(deadline)
+            error = awaited.serve(question, sender.asker, deadline)
         else:
             error = awaited.park(question, sender.asker.questions, deadline)
         if awaited.outcome is None:
@@ -182,7 +175,7 @@ def call(
     if error is None:
         sender.bus._lifetime.check()  # a closed bus is the more precise error
         raise UnknownTaskError(entry.name)
-    here = awaited.parker is not None
+    here = awaited.parker is not None or entry.host is not host
     raise _explained(error, sender, question, bus, here=here) if asks_why else error
 
 
@@ -219,6 +212,24 @@ class Call(AwaitedOutcome[Answer | Response]):
     """A command, and the wait of its caller for the answer; used once."""
 
     __slots__ = ()
+
+    def serve(
+        self, question: Question, asker: Asker, deadline: float | None
+    ) -> BusError | None:
+        """Serve the tasks of this thread until the call is over.
+
+        Return the error if it has timed out after the task has moved to another thread.
+        """
+        host, entry, late = self._host, self._entry, False
+        while self.outcome is None and entry.host is not None:
+            if deadline is not None and deadline <= _sync.monotonic():
+                asker.post_timeout(question)
+                deadline, late = None, True
+            # Nothing may serve the other thread and read the timeout there.
+            if late and entry.host is not host and asker.questions.cancel(question):
+                return question.timeout_error()
+            host.thread._poll(deadline)
+        return None
 
     def park(
         self, question: Question, questions: Questions, deadline: float | None

@@ -258,23 +258,28 @@ class Questions:
     def next_deadline(self) -> float | None:
         """Return the earliest deadline; None if there is none."""
         with self._lock:
+            self._prune_locked()  # an interrupt may have come before the last one
             return self._deadlines[0][0] if self._deadlines else None
 
-    def due(self, now: float) -> list[tuple[int, Question]]:
-        """Return the questions past their deadline, in that order, each once.
+    def due(self, now: float) -> tuple[int, Question] | None:
+        """Return the question with the earliest deadline, if that has passed.
 
-        They stay open: an answer that has already arrived takes precedence.
+        It stays open: an answer that has already arrived takes precedence. Until
+        `forget_deadline` each call returns it: the caller may be interrupted.
         """
         with self._lock:
-            return self._due_locked(now)  # a separate function: see `_sync.Lock`
-
-    def _due_locked(self, now: float) -> list[tuple[int, Question]]:
-        late: list[tuple[int, Question]] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            number = heapq.heappop(self._deadlines)[1]
-            late.append((number, self.open[number]))
             self._prune_locked()
-        return late
+            if not self._deadlines or self._deadlines[0][0] > now:
+                return None
+            number = self._deadlines[0][1]
+            return number, self.open[number]
+
+    def forget_deadline(self, number: int) -> None:
+        """Forget the deadline of a question that `due` has returned."""
+        with self._lock:
+            # Another thread may have asked a question with an earlier deadline.
+            if self._deadlines and self._deadlines[0][1] == number:
+                heapq.heappop(self._deadlines)
 
     def _prune_locked(self) -> None:
         while self._deadlines and self._deadlines[0][1] not in self.open:
@@ -383,8 +388,12 @@ class Asker:
 
     def _on_timeout(self) -> None:
         self.armed = None
-        for number, question in self.questions.due(_sync.monotonic()):
-            self._post_timeout(number, question)
+        now = _sync.monotonic()
+        while (late := self.questions.due(now)) is not None:
+            self._post_timeout(*late)
+            # Not before: after an interrupt the timer posts it again, and the second
+            # one has no effect.
+            self.questions.forget_deadline(late[0])
         self._arm_in(self.entry.host)
 
     def post_timeout(self, question: Question) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bus.model.message import Undelivered
     from bus.process.account import Account
     from bus.process.exchange import Exchange
-    from bus.process.mailbox import Host
+    from bus.process.mailbox import Host, Mailbox
     from bus.process.router import Router
     from bus.process.thread_manager import ThreadManager
 
@@ -270,10 +270,14 @@ class Receiver:
         They return to the front of the mailbox, so that each is read in its own turn.
         """
         self._on_command, self._reference = callback, reference
-        host: ThreadManager = self.entry.host
-        if self._unclaimed and host.expect(self.entry.mailbox):
-            waiting, self._unclaimed = self._unclaimed, None
-            host.open(self.entry, waiting)
+        mailbox: Mailbox = self.entry.mailbox
+        if self._unclaimed:
+            items = deque([*self._unclaimed, *(mailbox.items or ())])
+            # No call between these lines: an interrupt finds both changes or none.
+            mailbox.items = items
+            self._unclaimed = None
+        # In any case: an interrupt may have ended an earlier call before this.
+        self.entry.host.scheduler.review(mailbox)
 
     @property
     def name(self) -> str:

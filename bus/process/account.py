@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -39,11 +40,18 @@ from bus.model.registration import Overflow
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bus.kernel.wire import Lengths
 
-__all__ = ["Account", "Admission", "DroppingAccount", "Overflow", "new_account"]
+__all__ = [
+    "Account",
+    "Admission",
+    "DroppingAccount",
+    "Overflow",
+    "Place",
+    "new_account",
+]
 
 
 class Admission(enum.Enum):
@@ -53,6 +61,12 @@ class Admission(enum.Enum):
     DROPPED = "dropped"  # the receiver's policy is to drop the newest
     FULL = "full"
     GONE = "gone"  # the receiver has moved or left: look up its host again
+
+
+class Place(Protocol):
+    """A mailbox or an inbox."""
+
+    items: Any
 
 
 class Account:
@@ -331,16 +345,18 @@ class Account:
         """
         return run.read(reference)
 
-    def rest_of(
-        self,
-        run: InboundRun,
-        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
-    ) -> list[Incoming]:
-        """Take the unread messages out of a run; they stay on the account.
+    def unpack_locked(self, run: InboundRun, place: Place) -> None:
+        """Replace a run by its unread messages, at least one; they stay on the account.
 
-        Only the thread that hosts the receiver may call this; lock: as above.
+        Only the thread that hosts the receiver may call this, with the inbox's lock.
+
+        place: has the run among its items.
         """
-        return run.rest()
+        rest, end = run.unpacked()
+        items = _replaced(place.items, run, rest)
+        # No call between these lines: an interrupt finds both changes or none.
+        run.payloads, run.lengths, run._unread = end
+        place.items = items
 
     def begin(self, run: InboundRun, lock: _thread.LockType) -> None:
         """Start to count the reads from a run, in the thread that hosts the receiver.
@@ -397,6 +413,14 @@ class Account:
         self.gap = 0
 
 
+def _replaced(
+    items: deque[Any], run: InboundRun, rest: Sequence[Incoming]
+) -> deque[Any]:
+    """Return a copy of a FIFO with messages in the place of their run."""
+    at = items.index(run)
+    return deque(chain(islice(items, at), rest, islice(items, at + 1, None)))
+
+
 def new_account(*, messages_max: int, bytes_max: int, overflow: Overflow) -> Account:
     """Return an account for a policy; the arguments are those of `Account`."""
     kind = DroppingAccount if overflow == "drop-oldest" else Account
@@ -420,7 +444,7 @@ class DroppingAccount(Account):
         )
         # The unread messages, oldest first. A run stays until it is at the front and
         # has no unread message.
-        self._waiting: Final[deque[Incoming | InboundRun]] = deque()
+        self._waiting: deque[Incoming | InboundRun] = deque()
         # What the next message reports if an interrupt keeps the one being read from
         # its callback.
         self._unseen: int = 0
@@ -539,15 +563,15 @@ class DroppingAccount(Account):
             self._unseen = 0
             self._reading = None
 
-    def rest_of(self, run: InboundRun, lock: _thread.LockType) -> list[Incoming]:
-        """Take the unread messages out of a run; see `Account.rest_of`."""
-        with lock:
-            rest = run.rest()
-            waiting = list(self._waiting)
-            self._waiting.clear()
-            for each in waiting:
-                self._waiting.extend(rest if each is run else (each,))
-            return rest
+    def unpack_locked(self, run: InboundRun, place: Place) -> None:
+        """Replace a run by its unread messages; see `Account.unpack_locked`."""
+        rest, end = run.unpacked()
+        items = _replaced(place.items, run, rest)
+        waiting = _replaced(self._waiting, run, rest)
+        # No call between these lines: an interrupt finds all changes or none.
+        run.payloads, run.lengths, run._unread = end
+        place.items = items
+        self._waiting = waiting
 
     def miss_newest_locked(self, count: int) -> None:
         """Count messages that the next accepted one reports; see `Account`."""

@@ -153,7 +153,7 @@ class Emptying:
         self._client: Final[Client] = entry.mailbox.client
         self._now: Final = _sync.monotonic()
         self._items: Final[list[Any]] = []  # those that were unread
-        self._counted: bool = False
+        self._counted: int = 0  # how many of them the accounts have counted
         # The messages among them; None before they are determined.
         self._unread: list[Incoming] | None = None
         self._recorded: bool = False
@@ -165,9 +165,7 @@ class Emptying:
             self.host.remove(entry, None, Mailbox(client), self._items)
         if self._unread is None:
             items = [*client.unclaimed(), *self._items]
-            if not self._counted:
-                self._counted = True  # first: no account counts a message twice
-                self._count(items)
+            self._count(items)
             unread = [
                 each for each in items if type(each) is Incoming and not each._dropped
             ]
@@ -178,7 +176,8 @@ class Emptying:
 
     def _count(self, items: list[Any]) -> None:
         lock = self.host.inbox.lock
-        for item in items:
+        for item in items[self._counted :]:
+            self._counted += 1  # first: no account counts a message twice
             if type(item) is Incoming and item._account.extract(item, lock):
                 item._account.returned += 1
             elif type(item) is Answer:

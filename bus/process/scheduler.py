@@ -146,6 +146,7 @@ class Scheduler:
                 ready.rotate(-1)
                 self._read(mailbox, item, now + slice_s)
                 return
+            items = mailbox.items
         if items:
             ready.rotate(-1)
         else:
@@ -171,9 +172,9 @@ class Scheduler:
                 late = item.deadline is not None and item.deadline <= now
                 if mailbox.client.reads(item) is not None and not late:
                     return item
-                items.popleft()
-                rest = item._account.rest_of(item, self._inbox.lock)
-                items.extendleft(reversed(rest))
+                with self._inbox.lock:
+                    item._account.unpack_locked(item, mailbox)
+                items = mailbox.items
             else:
                 items.popleft()
         return None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.trace import TraceSink
+    from bus.process.account import Place
     from bus.process.mailbox import Delivery
 
 __all__ = ["Request", "ThreadManager", "call_in_host_thread", "move"]
@@ -100,6 +101,13 @@ def _hand_over(entry: Entry, to: ThreadManager) -> None:
         else:
             to.cancel_expect(new)
         raise
+
+
+def _unpack_runs_locked(place: Place, entry: Entry) -> None:
+    """Replace the runs for a task by their unread messages."""
+    for item in list(place.items or ()):
+        if type(item) is InboundRun and item._to is entry and item:
+            item._account.unpack_locked(item, place)
 
 
 _TURNS_MAX: Final = 64  # turns before a thread runs the next full round of `_serve`
@@ -422,6 +430,8 @@ class ThreadManager:
         old: Mailbox = entry.mailbox
         order = object()
         with self.inbox.lock:
+            _unpack_runs_locked(old, entry)
+            _unpack_runs_locked(self.inbox, entry)
             own, others = self.inbox.split_locked(entry)
             items = [*(old.items or ()), *own]
             # No call between these lines: an interrupt finds all changes or none. The
@@ -435,13 +445,6 @@ class ThreadManager:
             self.inbox.room.wake_all()  # blocked senders look up the new host
         if old.ready:
             self._ready.remove(old)
-        single: list[Any] = []
-        for item in items:
-            if type(item) is InboundRun:
-                single += item._account.rest_of(item, self.inbox.lock)
-            else:
-                single.append(item)
-        unread[:] = single
 
     def _post_inside(self, message: Delivery) -> Admission:
         """Post an item in the thread itself, without the inbox's lock or a wake-up.

@@ -1,4 +1,4 @@
-"""`Task.call` outside its task's thread, at the point of its timeout."""
+"""`Task.call` at the point of its timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bus.api.questions import Question, Questions
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.support import LIMIT_S, until
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,3 +132,34 @@ def test_an_answer_that_is_here_ends_a_call_whose_time_is_up(
         asker.command("asker")
 
         assert asker.call("doer", timeout=LIMIT_S) == "in time"
+
+
+@clause("BUS-FLOW-5", "BUS-MOVE-2")
+@pytest.mark.parametrize("timeout", [0, 0.01])
+def test_a_call_ends_in_time_though_its_task_moves_to_a_busy_thread(
+    timeout: float,
+) -> None:
+    """The task moves before, or after, the call has posted its timeout to it."""
+    free = threading.Event()
+
+    def run() -> None:
+        with memory_bus() as bus:
+            here, busy = bus.here(), bus.thread()
+            bus.register("busy", thread=busy, on_command=lambda _: free.wait(LIMIT_S))
+            asker = bus.register("asker", thread=here)
+            mover = bus.register("mover", thread=here)
+            mover.on_command(lambda _: asker.move(busy))
+            asker.command("busy")
+            asker.command("mover")
+            try:
+                with pytest.raises(CommandTimeoutError):
+                    asker.call("busy", timeout=timeout)
+            finally:
+                free.set()
+
+    with Threads() as threads:
+        calling = threads.start(run)
+        try:
+            calling.result()
+        finally:
+            free.set()

@@ -12,6 +12,7 @@ import pytest
 
 import bus as package
 from bus import (
+    NOREPLY,
     CommandTimeoutError,
     InDoubtError,
     MovedError,
@@ -196,6 +197,51 @@ def test_an_interrupted_timer_fires_again() -> None:
                 sender.failed()
                 assert len(parked) == 0
                 assert sender.counted - before == len(NUMBERS)
+
+            everywhere(case, packages=(package,))
+
+    interrupt_everywhere(run)
+
+
+@clause("BUS-FLOW-5")
+def test_an_interrupted_timer_ends_each_question_that_is_past_its_deadline() -> None:
+    def run() -> None:
+        with memory_bus(config=PATIENT) as bus:
+            bus.register("silent", thread=bus.here(), on_command=lambda _: NOREPLY)
+            sender = Sender(bus, asks=True)
+            scheduler = sender.here._manager.scheduler
+
+            def case(interrupted: Blow) -> None:
+                for number in NUMBERS:
+                    sender.send("silent", number, timeout=1e-9)
+
+                interrupted(scheduler.fire)
+
+                assert sender.failed() + sender.failed() == NUMBERS
+                assert not scheduler.timers
+
+            everywhere(case, packages=(package,))
+
+    interrupt_everywhere(run)
+
+
+@clause("BUS-FLOW-5")
+def test_an_interrupt_as_a_question_ends_spares_the_deadlines_of_the_others() -> None:
+    def run() -> None:
+        with memory_bus(config=PATIENT) as bus:
+            bus.register("silent", thread=bus.here(), on_command=lambda _: NOREPLY)
+            sender = Sender(bus, asks=True)
+
+            def case(interrupted: Blow) -> None:
+                cancelled = sender.task.command(
+                    "silent", on_response=bool, timeout=1e-9
+                )
+                for number in NUMBERS:
+                    sender.send("silent", number, timeout=1e-9)
+
+                interrupted(cancelled.cancel)
+
+                assert sender.failed() + sender.failed() == NUMBERS
 
             everywhere(case, packages=(package,))
 

@@ -1,4 +1,7 @@
-"""The next call completes a deregistration, or a close, that an interrupt has ended."""
+"""The next call completes one that an interrupt has ended.
+
+It deregisters a task, closes the bus, or sets the callback of a task.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from bus import Bus, Task
+    from bus import Bus, Incoming, Task
     from tests.strikes import Blow
     from tests.support import Running
 
@@ -184,3 +187,34 @@ def test_the_next_close_completes_an_interrupted_one(place: str) -> None:
 
     with Threads() as threads:
         threads.start(run).join(4 * LIMIT_S)
+
+
+@clause("BUS-MSG-3", "BUS-DEREG-12")
+def test_the_next_call_completes_an_interrupted_change_of_the_callback() -> None:
+    """The new callback gets the commands that waited for it, and the bus closes."""
+
+    def run() -> None:
+        def case(interrupted: Blow) -> None:
+            with memory_bus(config=PATIENT) as bus:
+                here = bus.here()
+                late, sender = (bus.register(each, thread=here) for each in "ab")
+                for number in range(3):
+                    sender.command("a", number)
+                while here.poll(0):
+                    pass
+                read: list[int] = []
+
+                def callback(message: Incoming) -> None:
+                    read.append(message.payload)
+
+                interrupted(lambda: late.on_command(callback))
+
+                late.on_command(callback)
+                while here.poll(0):
+                    pass
+                assert read == [0, 1, 2]
+
+        everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run).result(LIMIT_S)

@@ -152,14 +152,22 @@ class InboundRun(Struct, eq=False):
 
     def rest(self) -> list[Incoming]:
         """Remove and return the unread messages, in order; the run ends before them."""
+        rest, end = self.unpacked()
+        self.payloads, self.lengths, self._unread = end
+        return rest
+
+    def unpacked(
+        self,
+    ) -> tuple[list[Incoming], tuple[Sequence[bytes], Lengths, Iterator[bytes]]]:
+        """Return the unread messages, and the end of the run before them.
+
+        This changes nothing. The caller assigns the end to ``payloads``, ``lengths``
+        and ``_unread``, in this order: a thread that calls `at` meanwhile sees too few
+        messages as read.
+        """
         start = self.at
         rest, read = self.payloads[start:], self.payloads[:start]
-        lengths, nothing = self.lengths.part(0, start), iter(())
-        # One statement without a call, which no interrupt can split. `_unread` is
-        # assigned last: a thread that calls `at` meanwhile sees too few messages as
-        # read.
-        self.payloads, self.lengths, self._unread = read, lengths, nothing
-        return [
+        messages = [
             Incoming(
                 self.kind,
                 payload,
@@ -175,6 +183,8 @@ class InboundRun(Struct, eq=False):
             )
             for number, payload in enumerate(rest, self.number + start)
         ]
+        nothing: Iterator[bytes] = iter(())
+        return messages, (read, self.lengths.part(0, start), nothing)
 
 
 class OutboundRun(Struct, frozen=True, eq=False):

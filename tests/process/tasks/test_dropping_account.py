@@ -154,14 +154,12 @@ class Subscriber:
 
     def separate(self) -> None:
         """Take the messages out of each run, as for a task that moves."""
-        self.mailbox += self.inbox.take_now()
-        items = [*self.mailbox]
-        self.mailbox.clear()
-        for item in items:
-            if isinstance(item, InboundRun):
-                self.mailbox.extend(self.account.rest_of(item, self.inbox.lock))
-            else:
-                self.mailbox.append(item)
+        place = SimpleNamespace(items=self.mailbox + self.inbox.take_now())
+        for item in [*place.items]:
+            if isinstance(item, InboundRun) and item:
+                with self.inbox.lock:
+                    self.account.unpack_locked(item, place)
+        self.mailbox = place.items
 
     def _note(self, message: Incoming) -> None:
         assert message.subscriptions == (self.subscription,)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus
 from bus.process.thread_manager import ThreadManager, call_in_host_thread, move
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.station import run_due
 from tests.process.tasks.reading import named, post, reader, runs_until
+from tests.strikes import everywhere
 
 if TYPE_CHECKING:
     from bus.model.message import Incoming
     from tests.kit.station import Station
+    from tests.strikes import Blow
 
 
 @clause("BUS-MOVE-2", "BUS-MOVE-3", "BUS-MSG-15")
@@ -103,3 +107,80 @@ def test_a_task_that_changes_its_callback_reads_on_with_the_new_one(
     assert task.read == [b"a", b"b", *named(9)[5:]]
     assert task.singly == [*named(9)[5:]]
     assert (task.account.unread, task.account.delivered) == (0, 9)
+
+
+# Interrupts.
+
+
+@clause("BUS-MOVE-2", "BUS-MSG-15")
+@pytest.mark.parametrize("count", [0, 1])
+def test_an_interrupted_move_loses_no_unread_command(
+    station: Station, count: int
+) -> None:
+    """At every point; the next move completes it.
+
+    count: of the commands read before. The others are in the inbox, or the mailbox.
+    """
+    elsewhere = ThreadManager("elsewhere")
+    elsewhere.adopt()
+    numbers = itertools.count()
+
+    def case(interrupted: Blow) -> None:
+        task, entry = reader(station, f"c{next(numbers)}")
+        post(station, entry, *named(4))
+        for _ in range(count):
+            station.home.poll(0)
+
+        interrupted(lambda: move(entry, elsewhere))
+
+        move(entry, elsewhere)
+        run_due(station.home)
+        run_due(elsewhere)
+        assert task.read == [*named(4)]
+        assert task.threads[count:] == ["elsewhere"] * (4 - count)
+        assert task.account.unread == 0
+
+    everywhere(case, packages=(bus,))
+
+
+@clause("BUS-FLOW-7")
+def test_an_interrupted_departure_counts_all_unread_commands_but_one(
+    station: Station,
+) -> None:
+    """At every point: the interrupt may come between two counters."""
+    numbers = itertools.count()
+
+    def case(interrupted: Blow) -> None:
+        task, entry = reader(station, f"c{next(numbers)}")
+        post(station, entry, *named(4))
+
+        interrupted(lambda: station.exchange.deregister(entry, final=False))
+
+        station.exchange.deregister(entry, final=False)
+        run_due(station.home)
+        assert task.left
+        assert task.account.returned >= 3
+        assert task.account.unread <= 1
+
+    everywhere(case, packages=(bus,))
+
+
+@clause("BUS-MSG-15")
+def test_an_interrupt_takes_at_most_one_command_from_a_task_without_callback(
+    station: Station,
+) -> None:
+    """At every point at which the task receives the first of several."""
+    numbers = itertools.count()
+
+    def case(interrupted: Blow) -> None:
+        task, entry = reader(station, f"c{next(numbers)}")
+        post(station, entry, *named(4))
+        station.home.poll(0)
+        task.remote_subscriptions = False
+
+        interrupted(lambda: station.home.poll(0))
+
+        run_due(station.home)
+        assert task.read in ([*named(4)], [*named(1), *named(4)[2:]])
+
+    everywhere(case, packages=(bus,))
