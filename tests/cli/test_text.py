@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.cli.json_text import to_json
-from bus.cli.text import route, show_table, wall_text
+from bus.cli.text import route, show_table, to_json, wall_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
