@@ -35,8 +35,7 @@ from queuebroker.errors import (
     DisconnectedQueueError,
     ReceiveTimeoutError,
 )
-from queuebroker.waiting.parking import Parker, WaitList
-from queuebroker.waiting.shared_parker import SharedParker
+from queuebroker.waiting.parking import Parker, SharedParker, WaitList
 
 __all__ = ["Selection", "add_parker", "check_queues", "has_room", "receive_any"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from queuebroker import Broker, BrokerManager, Channel, MessageQueue
 from queuebroker.lockfree.fast_queue import FastMessageQueue
-from queuebroker.meeting.pairing import pair
+from queuebroker.meeting.meet import pair
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 
 if TYPE_CHECKING:

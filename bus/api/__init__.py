@@ -15,7 +15,6 @@ receiver           the callbacks of a task, and its answers
 sender             commands and notifications
 outcome            an outcome for which one caller waits; `Task.call`
 task               the task
-addresses          addresses as callers write them
 network_node       this process among the others
 implicit_tasks     the tasks of scripts
 bus                the bus: threads, tasks, reports

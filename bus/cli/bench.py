@@ -19,12 +19,11 @@ import click
 
 from bus.api.membership import open_bus
 from bus.cli.exits import FORBIDDEN, fail
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options, served
 from bus.cli.numbers import FiniteRange
 from bus.cli.run_directory import access_to
 from bus.cli.target import Target
-from bus.cli.text import show_table
+from bus.cli.text import show_table, to_json
 from bus.errors import BusError, CommandTimeoutError
 from bus.model.address import fresh_name
 from bus.model.config import BusConfig

@@ -9,8 +9,7 @@ import attrs
 import click
 
 from bus.cli.exits import FAILED
-from bus.cli.json_text import to_json
-from bus.cli.text import show_table
+from bus.cli.text import show_table, to_json
 from bus.journal.wording import printable
 
 if TYPE_CHECKING:

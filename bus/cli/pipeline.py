@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from bus.cli.check import EXIT_CODES, show_result
-from bus.cli.progress import Progress
+from bus.cli.text import Progress
 from bus.journal.results import first_of_each
 
 __all__ = ["pipeline"]

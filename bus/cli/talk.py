@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bus.cli.exits import TIMED_OUT, fail
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options, parsed, unserved
 from bus.cli.queries import has_name
+from bus.cli.text import to_json
 from bus.errors import CommandTimeoutError, UnresolvedError
 from bus.model.address import Address
 from bus.model.registration import Visibility

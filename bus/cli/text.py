@@ -1,19 +1,27 @@
-"""Output shared by the verbs: tables, times, problems."""
+"""Output shared by the verbs: tables, times, problems, JSON, progress."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
+import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bus.journal.wording import printable
+from bus.model.arrays import is_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Self
+
+    from rich.status import Status
 
 __all__ = [
+    "Progress",
     "duration",
     "ignored_line",
     "route",
@@ -21,6 +29,7 @@ __all__ = [
     "show_table",
     "split_table",
     "table_lines",
+    "to_json",
     "wall_text",
     "warn",
 ]
@@ -174,3 +183,78 @@ def _show_rich(
         for line in _cells(lines):
             table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in line))
         console.print(table)
+
+
+def to_json(value: Any) -> str:
+    """Return a value as one line of JSON that a terminal can show.
+
+    Bytes are written as ``{"base64": ...}``, and arrays as lists in one another.
+    Characters are escaped if stdout cannot encode them, or if they are unprintable and
+    might control a terminal.
+    """
+    text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
+    if text.isascii():
+        return text
+    return "".join(c if _is_carried(c) else json.dumps(c)[1:-1] for c in text)
+
+
+def _is_carried(character: str) -> bool:
+    if character.isascii():
+        return True
+    try:
+        character.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return False
+    return character.isprintable()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    if isinstance(value, memoryview):
+        return _plain(value.tolist() if is_array(value) else bytes(value))
+    if isinstance(value, bytes):
+        from base64 import b64encode  # noqa: PLC0415 # bytes are rare
+
+        return {"base64": b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
+    return value
+
+
+class Progress:
+    """A status line, on a terminal only; a context manager for use by one thread.
+
+    stderr: show it on stderr, for verbs that print only their result to stdout.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        self._stderr = stderr
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        stream = sys.stderr if self._stderr else sys.stdout
+        if stream is not None and stream.isatty():  # None: closed by the parent
+            from rich.console import Console  # noqa: PLC0415 - for terminals only
+
+            self._status = Console(stderr=self._stderr).status("…")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def say(self, what: str) -> None:
+        """Replace the text of the status line; do nothing without a terminal."""
+        if self._status is not None:
+            self._status.update(f"{what} …")
+
+    def keep(self, line: str) -> None:
+        """Print a permanent line."""
+        if self._status is not None:
+            self._status.console.print(line, markup=False, highlight=False)
+        else:
+            click.echo(line, err=self._stderr)

@@ -10,10 +10,8 @@ General layout, each on those before it:
 files        the list of files to read
 inventory    the result: totals, largest files, duplicates; and the serial run
 messages     the messages between the tasks
-carrier      the interface of a queue that the tasks need
-work_list    the files that are still to be done
-lister       the task that hands them out
-worker       the tasks that read them
+lister       the files that are still to be done, and the task that hands them out
+worker       the tasks that read them, and the queue that they need
 collector    the task that receives their content
 worker_group  starts the workers; decides which one leaves and which one is killed
 faults       faults injected into one queue
@@ -22,11 +20,8 @@ cable        all connections between two machines, which it forwards until it is
 machines     two machines on this host: their keys, networks and run directories
 outage       cuts the cable once, and heals it
 recorded_queue   a queue between processes, recorded at both ends
-queue_faults     faults injected into such a queue
-job          the first message to a worker process
-worker_process   one worker in a process of its own
-processes    workers in processes of their own
-outcome      the result of a run, beside that of a plain serial one
-run          a whole run, with either kind of workers
+worker_process   one worker in a process of its own, and its job
+processes    workers in processes of their own, and faults in their queues
+run          a whole run, with either kind of workers, and its result
 checks       checks the record
 """

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.api.bus import Bus
-    from bus.demo.carrier import Carrier
     from bus.demo.messages import Content, Event, Receipt
+    from bus.demo.worker import Carrier
 
 __all__ = ["COLLECTOR", "CONTENT", "Collector"]
 

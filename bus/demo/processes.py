@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from bus.demo.cable import LOOPBACK
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.job import Job
 from bus.demo.machines import tls_of
 from bus.demo.outage import BEFORE_S, Outage
-from bus.demo.queue_faults import plant_fault_between_processes
 from bus.demo.recorded_queue import RecordedQueue, new_channel
 from bus.demo.worker_group import (
     BUS,
@@ -29,6 +28,7 @@ from bus.demo.worker_group import (
     parts_on_two_machines,
     worker_with_fault,
 )
+from bus.demo.worker_process import Job
 from bus.errors import CommandTimeoutError, DemoError
 from bus.model.address import Address
 from bus.model.rights import AccessList
@@ -38,6 +38,8 @@ from queuebroker._net.processes import Process, exit_code_of, start_process
 from queuebroker.sockets import SocketQueueBroker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.api.bus import Bus
     from bus.demo.collector import Collector
     from bus.demo.files import FileList
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from bus.demo.worker_group import Part
     from bus.journal.writer import Journal
 
-__all__ = ["Processes", "environment"]
+__all__ = ["QUEUE_FAULTS", "Processes", "environment"]
 
 # With one unread command behind the current one, a worker need not wait for the lister;
 # and if the worker is killed, the bus has more than one outcome to report.
@@ -288,3 +290,81 @@ def environment() -> dict[str, str]:
     """Return the environment for a worker, in which the same packages are found."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+class _Lost:
+    """Drops the first message, and returns the next in its place."""
+
+    def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._planted = False
+
+    def __call__(self) -> bytes:
+        if not self._planted:
+            self._receive()
+            self._planted = True
+        return self._receive()
+
+
+class _Duplicate:
+    """Returns the first message twice."""
+
+    def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._again: deque[bytes] | None = None
+
+    def __call__(self) -> bytes:
+        if self._again is None:
+            first = self._receive()
+            self._again = deque([first])
+            return first
+        return self._again.popleft() if self._again else self._receive()
+
+
+class _Reorder:
+    """Returns the second message before the first."""
+
+    def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._held: deque[bytes] | None = None
+
+    def __call__(self) -> bytes:
+        if self._held is None:
+            first = self._receive()
+            second = self._receive()
+            self._held = deque([first])
+            return second
+        return self._held.popleft() if self._held else self._receive()
+
+
+class _Half:
+    """Disconnects its own end during the first receive, and delivers nevertheless."""
+
+    def __init__(self, receive: Callable[[], bytes], queue: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._queue: Final = queue
+        self._planted = False
+
+    def __call__(self) -> bytes:
+        message = self._receive()
+        if not self._planted:
+            self._planted = True
+            self._queue.disconnect()
+        return message
+
+
+# The same names as `bus.demo.faults.FAULTS`. Each fault occurs once, at the receiver,
+# between the socket and the record: the record looks as if the queue had caused it.
+QUEUE_FAULTS: Final[
+    dict[str, Callable[[Callable[[], bytes], RecordedQueue], Callable[[], bytes]]]
+] = {
+    "lost": _Lost,
+    "duplicate": _Duplicate,
+    "reorder": _Reorder,
+    "half": _Half,
+}
+
+
+def plant_fault_between_processes(fault: str, queue: RecordedQueue) -> None:
+    """Make the receiving end of ``queue`` misbehave once, before the record."""
+    queue.receive_with(QUEUE_FAULTS[fault](queue.receive_raw, queue))

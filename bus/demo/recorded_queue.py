@@ -39,7 +39,7 @@ def new_channel() -> int:
 
 
 class RecordedQueue:
-    """One end; it implements `bus.demo.carrier.Carrier`.
+    """One end; it implements `bus.demo.worker.Carrier`.
 
     Args:
         queue: a queue without an observer that rejects a message its peer would not get
@@ -177,7 +177,7 @@ class RecordedQueue:
 
 
 class RecordedConnector:
-    """Connects a worker of this process, once; a `bus.demo.carrier.Connector`.
+    """Connects a worker of this process, once; a `bus.demo.worker.Connector`.
 
     broker: gives the worker its name. channel: the number of its queue.
     """

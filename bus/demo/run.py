@@ -18,14 +18,12 @@ import attrs
 from bus.api.membership import open_bus
 from bus.demo.collector import COLLECTOR, Collector
 from bus.demo.inventory import Inventory, serial_inventory
-from bus.demo.lister import LISTER, Lister
+from bus.demo.lister import LISTER, Lister, WorkList
 from bus.demo.machines import Machines, impatient
 from bus.demo.messages import ENCODERS, sent
 from bus.demo.outage import CABLE
-from bus.demo.outcome import Outcome
 from bus.demo.processes import Processes
 from bus.demo.threads import Threads
-from bus.demo.work_list import WorkList
 from bus.demo.worker_group import BUS, FAR, NEAR
 from bus.errors import BusyError, DemoError
 from bus.journal.writer import Journal
@@ -40,11 +38,41 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.demo.files import FileList
+    from bus.demo.inventory import Comparison
     from bus.demo.messages import Event
+    from bus.demo.outage import OutageTimes
     from bus.demo.worker_group import WorkerGroup
     from bus.model.message import Incoming, Presence
 
-__all__ = ["take_inventory"]
+__all__ = ["Outcome", "take_inventory"]
+
+
+@attrs.frozen(slots=True)
+class Outcome:
+    """The result of the tasks, pass by pass, and that of the serial run.
+
+    seconds: the duration of all passes together.
+    outage: the durations of the outage between two machines; None without one.
+    unanswered: the number of commands to workers by the outcome that the bus reported,
+      for those that were not answered.
+    comparisons: of each pass with the serial run.
+    """
+
+    inventories: tuple[Inventory, ...]
+    serial: Inventory
+    seconds: float
+    outage: OutageTimes | None = None
+    unanswered: Mapping[str, int] = attrs.field(factory=dict)
+    comparisons: tuple[Comparison, ...] = attrs.field(init=False, repr=False)
+
+    @comparisons.default
+    def _compare(self) -> tuple[Comparison, ...]:
+        return tuple(each.compare(self.serial) for each in self.inventories)
+
+    @property
+    def equal(self) -> bool:
+        """True if every pass equals the serial run."""
+        return all(comparison.equal for comparison in self.comparisons)
 
 
 def take_inventory(

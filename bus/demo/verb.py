@@ -24,8 +24,7 @@ import click
 
 from bus.cli.check import EXIT_CODES, show_result, violation_line
 from bus.cli.numbers import FiniteRange
-from bus.cli.progress import Progress
-from bus.cli.text import warn
+from bus.cli.text import Progress, warn
 from bus.demo.faults import DEEDS, FAULTS
 from bus.demo.files import list_files
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
@@ -46,7 +45,7 @@ from bus.journal.wording import counted, printable
 if TYPE_CHECKING:
     from bus.demo.files import FileList
     from bus.demo.messages import Event
-    from bus.demo.outcome import Outcome
+    from bus.demo.run import Outcome
     from bus.journal.checker import CheckResult
     from bus.pipeline.folder import OutFolder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from bus.demo.messages import (
     Give,
@@ -27,21 +27,69 @@ from queuebroker.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
 
     from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
     from bus.api.task import Task
-    from bus.demo.carrier import Carrier, Connector
     from bus.demo.files import FileList
     from bus.demo.messages import Order
     from bus.model.message import Incoming
 
-__all__ = ["Worker"]
+__all__ = ["Carrier", "Worker"]
 
 PIECE_BYTES: Final = 16384
 LOT: Final = 32  # messages sent by one call, so that a large file is not copied at once
 TRIES: Final = 3
+
+
+class Carrier(Protocol):
+    """One end of a queue; every method as that of `queuebroker.MessageQueue`.
+
+    Between threads it is such a queue, and between processes a
+    `bus.demo.recorded_queue.RecordedQueue`.
+    """
+
+    @property
+    def remote_name(self) -> str:
+        """The name of the other end."""
+
+    @property
+    def remote_disconnected(self) -> bool:
+        """True if the other end was disconnected."""
+
+    def send(self, data: bytes, /) -> None:
+        """Send one message."""
+
+    def send_many(self, messages: Sequence[bytes], /) -> object:
+        """Send several, in order."""
+
+    def receive(self) -> bytes:
+        """Wait for the next message."""
+
+    def disconnect(self) -> None:
+        """Disconnect this end."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Connector(Protocol):
+    """Connects a worker, as `queuebroker.QueueBroker` does."""
+
+    @property
+    def name(self) -> str:
+        """The name of the worker."""
+
+    def connect(self, name: str, port: int, *, required: Literal[True]) -> Carrier:
+        """Wait until the peer accepts."""
 
 
 class Worker:

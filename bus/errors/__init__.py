@@ -55,13 +55,18 @@ tools       those of the tools
 from __future__ import annotations
 
 from bus.errors.base import (
+    AccessDeniedError,
     ArenaFullError,
     BusError,
     BusFullError,
     DemoError,
+    DuplicateSenderError,
+    HorizonError,
     JournalError,
+    MachineNameConflictError,
     PipelineError,
     StaleLeaseError,
+    VersionMismatchError,
     WireError,
     _restore,
 )
@@ -86,13 +91,6 @@ from bus.errors.delivery import (
     RemoteError,
     UnreachableError,
     UnresolvedError,
-)
-from bus.errors.machines import (
-    AccessDeniedError,
-    DuplicateSenderError,
-    HorizonError,
-    MachineNameConflictError,
-    VersionMismatchError,
 )
 
 __all__ = [

@@ -1,15 +1,15 @@
 """Operations recorded as they happen, and checked against the specification.
 
 format, header, wording         the bytes, and their texts
-segment, slots, supply, meta,
+segment, supply, meta,
 incarnation                     the files of one process, while it writes them
 recorder, bus_recorder          the functions that write a record
 writer                          the journal of one process
 stored_segment, stored_meta,
 reader                          the files, as found on disk
 rules, violation                the promises, in terms that both checkers share
-finding, flow, bus_traffic,
-deaths, traffic, checker        the small checker
+flow, bus_traffic, traffic,
+checker                         the small checker
 results                         the output of either checker
 
 Nothing is imported here, so that a program that records loads only `writer`.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.finding import Finding, Place
 from bus.journal.format import Flag, RecordKind
+from bus.journal.violation import Finding, Place
 from bus.journal.wording import AT_PROCESS, INSPECTOR, ON_MACHINE, PID, PROCESS
 
 if TYPE_CHECKING:

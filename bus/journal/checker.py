@@ -13,12 +13,11 @@ from typing import Final
 import attrs
 
 from bus.journal.bus_traffic import BusTraffic
-from bus.journal.finding import Finding
 from bus.journal.reader import FactsBuilder, JournalFacts, StoredJournal
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
 from bus.journal.rules import RULES, SORTS, Basis, RuleVerdict, Verdict, worst
 from bus.journal.traffic import Traffic
-from bus.journal.violation import Violation
+from bus.journal.violation import Finding, Violation
 from bus.journal.wording import counted
 
 __all__ = ["CheckResult", "check"]

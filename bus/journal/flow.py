@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.finding import Finding, Place
+from bus.journal.violation import Finding, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,7 +29,7 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from bus.journal.format import RECORD_BYTES
+from bus.journal.format import RECORD_BYTES, invalid_slots, marks
 from bus.journal.header import (
     HEADER_BYTES,
     LOST,
@@ -38,7 +38,6 @@ from bus.journal.header import (
     Seal,
     SegmentHeader,
 )
-from bus.journal.slots import invalid_slots, marks
 from queuebroker import _sync
 
 if TYPE_CHECKING:

@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import attrs
 
 from bus.errors import JournalError
-from bus.journal.format import RECORD, RECORD_BYTES, Record, RecordKind, dtype
+from bus.journal.format import (
+    RECORD,
+    RECORD_BYTES,
+    Record,
+    RecordKind,
+    dtype,
+    impossible_slots,
+    invalid_slots,
+)
 from bus.journal.header import HEADER_BYTES, LOST, LOST_MAX, LOST_OFFSET, SegmentHeader
 from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
-from bus.journal.slots import impossible_slots, invalid_slots
 from bus.journal.wording import hex64
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""`Violation`: a violation of a rule, certain or possible, and its identity."""
+"""`Violation`: a violation of a rule, certain or possible, and its identity.
+
+A `Finding` is one without a verdict.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ import attrs
 from bus.journal.rules import RULES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bus.journal.rules import Verdict
 
-__all__ = ["Violation"]
+__all__ = ["Finding", "Place", "Violation"]
 
 
 @attrs.frozen
@@ -59,3 +64,41 @@ class Violation:
         )
         of_bus = (self.origin, self.sort) if "origin" in identity else ()
         return (self.rule, *place, *of_bus)
+
+
+@attrs.frozen
+class Place:
+    """The place of a record: its journal, its number, its time."""
+
+    journal: int
+    n: int
+    mono: int
+
+
+@attrs.frozen
+class Finding:
+    """The case of a rule that a record or message breaks.
+
+    The small checker's fold makes it. It has no verdict yet: that depends on how far
+    the journals can be trusted, which the fold does not know.
+
+    facts: the values for the template of the case.
+    other_n: the record it conflicts with, None if unknown or an absence.
+    origin, sort: of a message of the bus, whose `flow` is its destination and whose
+      `seq` its number; None for anything else.
+    """
+
+    rule: str
+    case: str
+    flow: int
+    seq: int | None
+    place: Place | None
+    other_n: int | None = None
+    facts: Mapping[str, object] = attrs.field(factory=dict)
+    origin: int | None = None
+    sort: int | None = None
+
+    @property
+    def explanation(self) -> str:
+        """The template of the case with its facts."""
+        return RULES[self.rule].cases[self.case].format(**self.facts)

@@ -13,7 +13,7 @@
 The sockets speak the wire of nanomsg and NNG, whose sockets may be among the nodes. See
 specs/bus-pattern.md for the clauses BP-1 to BP-20 and the facts of the wire.
 
-bus_socket      a node: sends to all peers, receives from all
+bus_socket      a node: sends to all peers, receives from all; the common part of both
 raw_bus_socket  a node that states where messages came from
 pair_socket     one peer at a time
 device          joins the peers of one or two raw sockets
@@ -21,25 +21,20 @@ socket_config   the limits of a socket
 socket_url      the addresses
 
 sp_socket       the common part of the sockets
-any_bus_socket  the common part of the first two
-node            the connections of one socket
+node            the connections of one socket, and its account
 socket_state    whether the socket is open, and its owner
 peer_pipes      its connections, and those that carry messages
 outbound_messages  its messages that are sent
-inbound_messages  its messages that have arrived
+inbound_messages  its messages that have arrived, each accepted once
 drop_ledger     its messages that were dropped
 pipe            one connection, as the node sees it
 message_run     consecutive messages of one node
 fair_queue      messages of several peers, taken in turn
 send_queue      frames that wait for one peer
-loop_guard      recognises a message that came by another path
-repeat_filter   the same by its bytes, for peers of other libraries
 drop_reason     why messages are dropped
-socket_stats    the account of a socket
 
 listener        accepts peers at an address
 dialler         connects to an address, again after each loss
-redial          when it dials again
 stream_connection  a pipe over TCP or a UNIX socket
 stream_writer   its output
 inproc          a pipe within a process
@@ -60,11 +55,11 @@ from bus.pattern.drop_reason import DropReason
 from bus.pattern.group import Group
 from bus.pattern.listener import Listener
 from bus.pattern.native import ReceiverAccount, SenderAccount
+from bus.pattern.node import SocketStats
 from bus.pattern.pair_socket import PairSocket
 from bus.pattern.pipe import PeerStats
 from bus.pattern.raw_bus_socket import RawBusSocket, RawMessage
 from bus.pattern.socket_config import SocketConfig
-from bus.pattern.socket_stats import SocketStats
 
 __all__ = [
     "BusSocket",

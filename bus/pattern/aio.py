@@ -27,9 +27,9 @@ from bus.pattern.dialler import Dialler
 from bus.pattern.group import Group
 from bus.pattern.listener import Listener
 from bus.pattern.native import body_of
+from bus.pattern.node import SocketStats
 from bus.pattern.raw_bus_socket import RawMessage
 from bus.pattern.socket_state import Waiting
-from bus.pattern.socket_stats import SocketStats
 from queuebroker.aio.face import Face, face_of
 from queuebroker.aio.waiting import wait_for
 from queuebroker.arguments import check_instance, deadline_after, positive

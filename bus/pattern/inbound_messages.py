@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import OrderedDict, deque
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from bus.kernel.streams.incoming_stream import IncomingStream
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.fair_queue import FairQueue
-from bus.pattern.loop_guard import LoopGuard
-from bus.pattern.repeat_filter import RepeatFilter
+from queuebroker import _sync
 from queuebroker.errors import ReceiveTimeoutError
 from queuebroker.waiting.parking import PENDING, Pending, WaitList
 from queuebroker.waiting.readiness import Readiness
@@ -23,13 +24,22 @@ if TYPE_CHECKING:
     from bus.pattern.socket_config import SocketConfig
     from bus.pattern.socket_state import SocketState, Waiting
 
-__all__ = ["InboundMessages"]
+__all__ = ["InboundMessages", "LoopGuard", "RepeatFilter"]
 
 T = TypeVar("T")
 # How many messages a call makes ready for the next ones: those of one peer, fewer if
 # another peer waits for its turn.
 _READY_MAX: Final = 64
 _READY_SHARED_MAX: Final = 4
+# `LoopGuard`: how far a message may fall behind a later one of its origin, on another
+# path, and how many ranges of such messages are remembered.
+_WINDOW: Final = 1 << 16
+_RANGES_MAX: Final = 1024
+# The number of origins that are remembered; the one unheard for longest goes first.
+_ORIGINS_MAX: Final = 4096
+# The number of messages that a `RepeatFilter` remembers; the oldest goes first.
+_MESSAGES_MAX: Final = 1 << 16
+_DIGEST_BYTES: Final = 16
 
 
 class InboundMessages:
@@ -280,3 +290,98 @@ class InboundMessages:
                 count += 1
         except IndexError:
             return count
+
+
+class LoopGuard:
+    """The messages that a socket has accepted, by origin; for the holder of its lock.
+
+    It recognises a message that has come by another path (BP-16). Each message between
+    sockets of this package has an origin, the node that sent it first, and its number
+    there. So it is accepted once, however many devices form a ring.
+
+    own: the node id of the socket, whose messages never come back.
+    """
+
+    __slots__ = ("_streams", "own")
+
+    def __init__(self, own: int) -> None:
+        self.own: Final = own
+        self._streams: Final[OrderedDict[int, IncomingStream[None]]] = OrderedDict()
+
+    def without_duplicates(self, run: MessageRun) -> list[MessageRun]:
+        """Record messages; return those that have not come before, in order."""
+        origin, first, count = run.origin, run.first, len(run.bodies)
+        stream = self._streams.get(origin)
+        # The common case first: the messages after the last one.
+        if stream is not None and stream.accept_next(first, count, 1):
+            self._streams.move_to_end(origin)
+            return [run]
+        return [
+            run.part(at, at + 1)
+            for at in range(count)
+            if self.accepts(origin, first + at)
+        ]
+
+    def accepts(self, origin: int, number: int) -> bool:
+        """Record a message; return False if it has come before."""
+        if origin == self.own:
+            return False
+        stream = self._streams.get(origin)
+        if stream is None:
+            stream = self._begin(origin, number)
+        else:
+            self._streams.move_to_end(origin)
+        # The common case first: the message after the last one.
+        if stream.accept_next(number, 1, 1):
+            return True
+        return bool(stream.accept(number, (None,), 1))
+
+    def _begin(self, origin: int, number: int) -> IncomingStream[None]:
+        if len(self._streams) >= _ORIGINS_MAX:
+            self._streams.popitem(last=False)
+        # Earlier messages may still come by a slower path.
+        stream = IncomingStream[None](
+            max(1, number - _WINDOW),
+            window=_WINDOW,
+            ranges_max=_RANGES_MAX,
+            ordered=False,
+        )
+        self._streams[origin] = stream
+        return stream
+
+
+class RepeatFilter:
+    """The messages of the last ``seconds``, by their digests; 0 filters none.
+
+    It drops messages whose bytes arrived a short time ago (BP-16). For the holder of
+    the node's lock.
+    """
+
+    __slots__ = ("_came_at", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds: Final = seconds
+        self._came_at: Final[OrderedDict[bytes, float]] = OrderedDict()
+
+    def without_repeats(self, run: MessageRun) -> list[MessageRun]:
+        """Record messages; return those that repeat no recent one, in order."""
+        if not self._seconds:
+            return [run]
+        return [
+            run.part(at, at + 1)
+            for at, body in enumerate(run.bodies)
+            if not self.repeats(body)
+        ]
+
+    def repeats(self, body: bytes) -> bool:
+        """Record a message; return True if it repeats a recent one."""
+        if not self._seconds:
+            return False
+        now, came_at = _sync.monotonic(), self._came_at
+        digest = blake2b(body, digest_size=_DIGEST_BYTES).digest()
+        repeated = digest in came_at and came_at[digest] > now - self._seconds
+        came_at[digest] = now
+        came_at.move_to_end(digest)
+        if len(came_at) > _MESSAGES_MAX:
+            came_at.popitem(last=False)
+        return repeated

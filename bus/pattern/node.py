@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
 
 from bus.pattern.drop_ledger import DropLedger
 from bus.pattern.drop_reason import DropReason
@@ -17,9 +20,8 @@ from bus.pattern.inbound_messages import InboundMessages
 from bus.pattern.native import ReceiverAccount
 from bus.pattern.outbound_messages import OutboundMessages
 from bus.pattern.peer_pipes import PeerPipes
-from bus.pattern.pipe import Pipe, new_node_id
+from bus.pattern.pipe import PeerStats, Pipe, new_node_id
 from bus.pattern.socket_state import SocketState
-from bus.pattern.socket_stats import SocketStats
 from queuebroker import _sync
 from queuebroker.waiting.parking import Pending, check_may_wait, wait_for
 
@@ -36,9 +38,29 @@ if TYPE_CHECKING:
     from bus.pattern.wire import EndpointType
     from queuebroker.waiting.readiness import Readiness
 
-__all__ = ["Node"]
+__all__ = ["Node", "SocketStats"]
 
 T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class SocketStats:
+    """The account of one socket; totals since it was opened.
+
+    node: its node id.
+    sent: messages that the application has sent.
+    delivered: messages that the application has taken.
+    received_queued: those that have arrived and wait to be taken.
+    dropped: by reason, of all connections together, also of closed ones.
+    peers: the connections that are open now.
+    """
+
+    node: int
+    sent: int
+    delivered: int
+    received_queued: int
+    dropped: Mapping[DropReason, int]
+    peers: tuple[PeerStats, ...]
 
 
 class Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from typing_extensions import Buffer
 
-from bus.pattern.any_bus_socket import AnyBusSocket
+from bus.pattern.bus_socket import AnyBusSocket
 from bus.pattern.message_run import MessageRun
 from bus.pattern.native import body_of
 from bus.pattern.socket_state import Waiting

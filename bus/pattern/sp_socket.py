@@ -13,10 +13,9 @@ import attrs
 from bus.pattern.dialler import Dialler
 from bus.pattern.drop_ledger import Drop
 from bus.pattern.listener import Listener
-from bus.pattern.node import Node
+from bus.pattern.node import Node, SocketStats
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.socket_state import Waiting
-from bus.pattern.socket_stats import SocketStats
 from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.wire import EndpointType
 from queuebroker import _sync

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.exits import FAILED, TIMED_OUT, fail, one_line
-from bus.cli.json_text import to_json
 from bus.cli.numbers import FiniteRange
+from bus.cli.text import to_json
 from bus.journal.wording import counted, printable
 from bus.pattern.bus_socket import BusSocket
 from bus.pattern.drop_reason import DropReason

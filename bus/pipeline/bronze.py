@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.pipeline.reach import check_reach
 from bus.pipeline.schemas import EVENTS, SEGMENTS, ddl
-from bus.pipeline.share import Share, packed
+from bus.pipeline.share import Share, check_reach, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

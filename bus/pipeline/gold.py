@@ -41,12 +41,10 @@ __all__ = [
     "OTHERS",
     "QUEUE",
     "Scale",
-    "all_messages",
     "closes",
     "distribution",
     "drops",
     "hops",
-    "known",
     "latency",
     "marks",
     "profile",
@@ -72,6 +70,7 @@ _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "most":
 _SENT: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
 _GONE: Final = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
 _AMOUNTS: Final = ("sent", "received", "dropped", "bytes")
+_MACHINE_QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
 
 
 @attrs.frozen
@@ -485,4 +484,41 @@ def _labels(tables: Tables) -> DataFrame:
             F.when(F.col("shown"), F.col(name)).otherwise(OTHERS).alias(name)
             for name in ("source", "target")
         ),
+    )
+
+
+def on_several_machines(tables: Tables) -> bool:
+    """Return True if the journals are of processes on more than one machine."""
+    return tables.journals.select("machine").distinct().limit(2).count() > 1
+
+
+def machines(tables: Tables) -> DataFrame:
+    """Return the messages from each machine to each, by medium, and their latencies.
+
+    A message belongs to the machines of its two tasks or brokers, which the journals of
+    their processes name.
+
+    `source` and `target` are machines, "?" for one that no journal names.
+    """
+    sent, latency = F.col("sends") > 0, F.col("latency_ns")
+    quantiles = F.percentile_approx(latency, list(_MACHINE_QUANTILES.values()), 1000)
+    return (
+        all_messages(tables)
+        .groupBy(
+            known("sender_machine").alias("source"),
+            known("receiver_machine").alias("target"),
+            "via",
+        )
+        .agg(
+            F.count(F.when(sent, 1)).alias("sent"),
+            F.count(F.when(F.col("receives") > 0, 1)).alias("received"),
+            F.count(F.when(F.col("drops") > 0, 1)).alias("dropped"),
+            F.coalesce(F.sum(F.when(sent, F.col("largest"))), F.lit(0)).alias("bytes"),
+            quantiles.alias("quantiles"),
+        )
+        .withColumns(
+            {name: F.col("quantiles")[i] for i, name in enumerate(_MACHINE_QUANTILES)}
+        )
+        .drop("quantiles")
+        .orderBy("source", "target", "via")
     )

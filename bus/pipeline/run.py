@@ -231,7 +231,7 @@ def _judge(
 
 def _summarize(folder: OutFolder, tables: Tables) -> None:
     """Write every table that the report draws."""
-    from bus.pipeline import gold, machines  # noqa: PLC0415 - needs Spark
+    from bus.pipeline import gold  # noqa: PLC0415 - needs Spark
     from bus.pipeline.results import drawn_violations  # noqa: PLC0415 - needs pyarrow
 
     scale = gold.Scale.of(tables.journals)
@@ -247,8 +247,8 @@ def _summarize(folder: OutFolder, tables: Tables) -> None:
             gold.closes(tables.events)
         ),
     }
-    if machines.on_several_machines(tables):
-        summaries["machines"] = machines.machines(tables)
+    if gold.on_several_machines(tables):
+        summaries["machines"] = gold.machines(tables)
     if tables.transfers is not None:
         summaries["hops"] = gold.hops(tables.transfers)
     drawn = drawn_violations(folder)

@@ -1,4 +1,4 @@
-"""`Share`: one segment of one journal, for a task to read.
+"""`Share`: one segment of one journal, for a task to read, if an executor reaches it.
 
 The driver lists the shares once, and pickles them to the executors. By then a file may
 have been sealed under another name, deleted, or replaced. A task reads all it can. It
@@ -11,26 +11,39 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.errors import JournalError
+from bus.errors import JournalError, PipelineError
 from bus.journal.meta import META_FILE
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.stored_segment import problem_of, read_segment
 from bus.pipeline.batches import event_batches, storable
 from bus.pipeline.schemas import SEGMENTS, arrow_schema, signed
+from bus.pipeline.session import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Share", "packed"]
+    from pyspark.sql import SparkSession
+
+    _Answer = tuple[str, str]  # host, path
+
+__all__ = ["Share", "check_reach", "packed", "require"]
 
 TASK_BYTES: Final = 32 << 20
 JOURNALS_KEPT: Final = 16  # shares of one journal are adjacent in a task
+
+
+TASKS_PER_CORE: Final = 4
+_REMEDY: Final = (
+    "put the journals and the results on a file system that all executors share,"
+    " at the same path"
+)
 
 
 @attrs.frozen
@@ -167,3 +180,53 @@ def packed(shares: Iterable[Share]) -> Iterator[list[Share]]:
         room -= size
     if task:
         yield task
+
+
+def check_reach(spark: SparkSession, paths: Sequence[str]) -> None:
+    """Check that the executors of a cluster find some paths: journals and results.
+
+    On a cluster a path may lead to a different folder on each machine. An executor that
+    does not find a file would read nothing, and the missing records would make every
+    verdict UNKNOWN. So the driver checks the executors before the read, and each task
+    checks again. The code that it sends to them needs only Python's own packages.
+
+    paths: absolute; the driver finds them all.
+
+    Raises:
+        PipelineError: an executor does not find one of them.
+    """
+    context = spark.sparkContext
+    if is_local(context.master or ""):
+        return
+    tasks = TASKS_PER_CORE * max(1, context.defaultParallelism)
+    asked = context.parallelize(range(tasks), tasks)
+    answers = asked.mapPartitions(_asker(tuple(paths))).distinct().collect()
+    for host, path in sorted(answers):
+        msg = f"an executor on {host} does not find {path}: {_REMEDY}"
+        raise PipelineError(msg)
+
+
+def require(path: str) -> None:
+    """Raise unless this machine has a folder; called on the executor of a task.
+
+    Raises:
+        JournalError: it has no such folder.
+    """
+    if not os.path.isdir(path):
+        host = platform.node()
+        raise JournalError(f"cannot read {path}: it is not on {host}; {_REMEDY}")
+
+
+def _asker(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
+    # A nested function, so that it is pickled by value, not by its module's name.
+    def ask(_: Iterable[int]) -> Iterator[_Answer]:
+        for path in paths:
+            try:
+                found = bool(os.listdir(path))
+            except OSError:
+                found = False
+            if not found:
+                yield platform.node(), path
+                return
+
+    return ask

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bus.pipeline.reach import require
 from bus.pipeline.schemas import EVENTS, ddl
-from bus.pipeline.share import Share, packed
+from bus.pipeline.share import Share, packed, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

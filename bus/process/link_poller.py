@@ -16,7 +16,7 @@ from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
 from queuebroker.first import Selection, add_parker, has_room
 from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.sockets.read_lease import ReadLease as SocketReadLease
-from queuebroker.waiting.shared_parker import SharedParker
+from queuebroker.waiting.parking import SharedParker
 
 if TYPE_CHECKING:
     import _thread

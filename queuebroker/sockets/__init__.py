@@ -20,8 +20,8 @@ General layout; each module uses only those above it:
 
 errors                 the errors that only a connection between processes can have
 frames                 bytes to values and back
-memory, gathering      the buffer of a long message
-frame_reader           the bytes that arrive, split into frames
+memory                 the memory of long messages, kept for the next ones
+frame_reader           the bytes that arrive, split into frames; long messages
 states, protocol       the order of frames, without a socket, a clock or a thread
 address, options, peer, tls   addresses, limits, identity and certificates of peers
 driver                 the event loop: one thread per process, or run by its owner

@@ -27,17 +27,15 @@ pytest.
 
 Layout; each group uses only those above it:
 
-- ``failure``, ``strategy``, ``task``, ``trouble``: types that the others share
-- ``instructions``, ``places``, ``notices``, ``recorder``: the actions of a run, in
-  words
-- ``unwinding``, ``scheduling``, ``ending``: the end of a run, with or without a failure
-- ``named_code``, ``tracing``, ``monitoring``, ``bytecode``: switch points inside of
-  lines
-- ``quiescence``, ``scheduler``: runs in which no task can go on; selection of tasks
+- ``failure``, ``task``: types that the others share
+- ``instructions``, ``places``, ``recorder``: the actions of a run, in words
+- ``scheduling``, ``ending``: the end of a run, with or without a failure
+- ``tracing``, ``monitoring``, ``bytecode``: switch points inside of lines
+- ``scheduler``: selection of tasks, and runs in which none can go on
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
 - ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: the replaced objects
-- ``run``, ``program``, ``search``, ``priorities``, ``supervise``, ``housekeeping``,
-  ``experiment``: one run, under one strategy
+- ``run``, ``program``, ``search``, ``supervise``, ``housekeeping``, ``experiment``:
+  one run, under one strategy
 - ``shorten``, ``story``, ``diagnosis``: from a failing run to a readable one
 - ``report``, ``survey``, ``explore``: many runs, one verdict
 - ``history``, ``linearizability``: outcomes of operations, and their explanation

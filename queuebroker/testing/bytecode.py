@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from queuebroker.testing.instructions import NamedCode
 from queuebroker.testing.monitoring import Monitoring
-from queuebroker.testing.named_code import NamedCode
 from queuebroker.testing.tracing import Tracing
 
 if TYPE_CHECKING:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuebroker.testing.failure import Failure, FailureKind, UncontrolledError
-from queuebroker.testing.notices import Notices
-from queuebroker.testing.recorder import Recorder
+from queuebroker.testing.failure import Failure, FailureKind, Trouble, UncontrolledError
+from queuebroker.testing.recorder import Notices, Recorder
 from queuebroker.testing.search import Forced, Reduced
 from queuebroker.testing.shorten import shortened, trimmed
 from queuebroker.testing.story import tell
-from queuebroker.testing.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

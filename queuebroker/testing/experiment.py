@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from queuebroker.testing.bytecode import Bytecode
+    from queuebroker.testing.failure import Trouble
     from queuebroker.testing.housekeeping import Housekeeper
     from queuebroker.testing.recorder import Recorder
-    from queuebroker.testing.strategy import Strategy
-    from queuebroker.testing.trouble import Trouble
+    from queuebroker.testing.scheduling import Strategy
 
 __all__ = ["Experiment", "Outcome"]
 

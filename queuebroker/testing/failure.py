@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-__all__ = ["Failure", "FailureKind", "UncontrolledError"]
+import attrs
+
+if TYPE_CHECKING:
+    from queuebroker.testing.task import Task
+
+__all__ = ["Failure", "FailureKind", "Trouble", "UncontrolledError"]
 
 
 class FailureKind(enum.StrEnum):
@@ -66,3 +72,18 @@ class UncontrolledError(Failure):
         seed: str = "",
     ) -> None:
         super().__init__(kind, story, schedule, seed)
+
+
+@attrs.frozen
+class Trouble:
+    """The failure of a run: its kind, one sentence, and the exception if there is one.
+
+    task: the task concerned.
+    hung: True if that task's thread never returned: then a replay is useless.
+    """
+
+    kind: FailureKind
+    text: str
+    task: Task | None = None
+    error: BaseException | None = None
+    hung: bool = False

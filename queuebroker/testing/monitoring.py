@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
 
-    from queuebroker.testing.named_code import NamedCode
+    from queuebroker.testing.instructions import NamedCode
     from queuebroker.testing.scheduling import Scheduling
 
 __all__ = ["Monitoring"]

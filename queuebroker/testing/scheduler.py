@@ -16,22 +16,19 @@ import sys
 import threading
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
-from queuebroker.testing.ending import fail, lose_control, unwind_next
+from queuebroker.testing.ending import Unwind, fail, lose_control, unwind_next
 from queuebroker.testing.failure import FailureKind
-from queuebroker.testing.quiescence import blame_errors, who_goes_on
-from queuebroker.testing.strategy import DivergenceError
-from queuebroker.testing.task import FREE, Task
-from queuebroker.testing.unwinding import Unwind
+from queuebroker.testing.scheduling import DivergenceError
+from queuebroker.testing.task import FREE, NEVER, OTHERS, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker.testing.bytecode import Bytecode
+    from queuebroker.testing.failure import Trouble
     from queuebroker.testing.instructions import Instruction
     from queuebroker.testing.recorder import Recorder
-    from queuebroker.testing.scheduling import Ordered
-    from queuebroker.testing.strategy import Strategy
-    from queuebroker.testing.trouble import Trouble
+    from queuebroker.testing.scheduling import Ordered, Strategy
 
     Choose = Callable[[list[Task], int, int], int]
 
@@ -240,7 +237,7 @@ class Scheduler:
         now = self.now
         options = [
             t for t in self.alive if not t.obstacle.taken or t.deadline <= now
-        ] or who_goes_on(self)
+        ] or _who_goes_on(self)
         preempts_from = odd_from = len(options)
         if me is not None and me in options:
             preempts_from = 1
@@ -387,11 +384,11 @@ class Scheduler:
         if task.error is not None:
             self.ended_badly.append(task)
             if task.number == 0:
-                blame_errors(self)
+                _blame_errors(self)
         self._unfinished -= not task.daemon
         if self._unfinished:
             return self._pick(None, self._choose)
-        blame_errors(self)
+        _blame_errors(self)
         lose_control(self)
         return None
 
@@ -401,3 +398,71 @@ def caller() -> tuple[Scheduler, Task] | None:
     scheduler = Scheduler.active
     task = None if scheduler is None else scheduler.here()
     return None if scheduler is None or task is None else (scheduler, task)
+
+
+# A run in which no task can go on: time advances, or the run fails. Every task is at a
+# switch point. Only `_who_goes_on` distinguishes deadlocks from lost wake-ups.
+
+
+def _who_goes_on(scheduler: Scheduler) -> list[Task]:
+    """Return the tasks to wake when every task waits; fail if none can be woken.
+
+    If the predicate of a sleeper is true, its wake-up is lost. This holds even if a
+    deadline or a settling test would go on and mask the loss.
+    """
+    for task in scheduler.alive:
+        if task.asleep and task.predicate is not None and _is_true(scheduler, task):
+            fail(
+                scheduler,
+                FailureKind.LOST_WAKEUP,
+                f"{task.name} sleeps, its predicate is true, and no thread will"
+                " wake it",
+                task,
+            )
+    if scheduler.settling:
+        return [task for task in scheduler.alive if task.obstacle is OTHERS]
+    earliest = min((task.deadline for task in scheduler.alive), default=NEVER)
+    if earliest == NEVER:
+        _blame_errors(scheduler)
+        names = ", ".join(task.name for task in scheduler.alive)
+        fail(scheduler, FailureKind.DEADLOCK, f"no thread can continue: {names}")
+    scheduler.go_to(earliest, early=False)
+    return [task for task in scheduler.alive if task.deadline <= earliest]
+
+
+def _blame_errors(scheduler: Scheduler) -> None:
+    """Fail if an exception escaped from a task and the test has not read it."""
+    for task in scheduler.ended_badly:
+        error = task.error
+        if error is None or task.error_known or error is task.awaited:
+            continue
+        what = f"{type(error).__name__}: {error}" if str(error) else repr(error)
+        fail(
+            scheduler, FailureKind.EXCEPTION, f"{task.name} raised {what}", task, error
+        )
+
+
+def _is_true(scheduler: Scheduler, sleeper: Task) -> bool:
+    """Evaluate the predicate of a sleeper; meanwhile no lock blocks it."""
+    assert sleeper.predicate is not None
+    holder, scheduler.holder = scheduler.holder, 0
+    scheduler.inspected = sleeper
+    flaw = None
+    try:
+        # In a copy: the sleeper's thread has entered its context and remains in it.
+        is_true = bool(sleeper.context.copy().run(sleeper.predicate))
+    except BaseException as error:  # noqa: BLE001 # a user's code, it is reported
+        flaw = error
+    finally:
+        scheduler.inspected = None
+        scheduler.holder = holder
+    if flaw is not None:
+        fail(
+            scheduler,
+            FailureKind.EXCEPTION,
+            f"what {sleeper.name} sleeps for cannot be evaluated:"
+            f" {type(flaw).__name__}: {flaw}",
+            sleeper,
+            flaw,
+        )
+    return is_true

@@ -20,8 +20,8 @@ from queuebroker.testing.recorder import RUNS, Remark, Step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from queuebroker.testing.failure import Trouble
     from queuebroker.testing.recorder import Recorder
-    from queuebroker.testing.trouble import Trouble
 
 __all__ = ["tell"]
 

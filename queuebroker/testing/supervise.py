@@ -12,11 +12,10 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.testing import ending, substitute, threads
-from queuebroker.testing.failure import FailureKind
+from queuebroker.testing.ending import Unwind
+from queuebroker.testing.failure import FailureKind, Trouble
 from queuebroker.testing.instructions import Instruction
 from queuebroker.testing.scheduler import Scheduler
-from queuebroker.testing.trouble import Trouble
-from queuebroker.testing.unwinding import Unwind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,15 @@ import time
 from typing import TYPE_CHECKING
 
 from queuebroker.testing.diagnosis import diagnose, failure_of, translate
-from queuebroker.testing.priorities import PriorityWalk
 from queuebroker.testing.recorder import Recorder
 from queuebroker.testing.report import Mode, Report, Round
-from queuebroker.testing.search import Exhaustive, Forced, RandomWalk, Schedule
+from queuebroker.testing.search import (
+    Exhaustive,
+    Forced,
+    PriorityWalk,
+    RandomWalk,
+    Schedule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

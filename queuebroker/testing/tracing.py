@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from queuebroker.testing.instructions import Instruction
-    from queuebroker.testing.named_code import NamedCode
+    from queuebroker.testing.instructions import Instruction, NamedCode
     from queuebroker.testing.scheduling import Scheduling
 
 __all__ = ["Tracing"]

@@ -17,6 +17,8 @@ This module does not depend on the condition; ``attempt`` evaluates it.
 from __future__ import annotations
 
 import enum
+from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from queuebroker import _sync
@@ -30,6 +32,7 @@ __all__ = [
     "PENDING",
     "Parker",
     "Pending",
+    "SharedParker",
     "Wait",
     "WaitList",
     "WaitLists",
@@ -41,6 +44,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_release: Final = methodcaller("release")
 
 
 class Parker(Protocol):
@@ -308,3 +313,24 @@ def wait_for(
     except BaseException:
         wait.withdraw()
         raise
+
+
+class SharedParker:
+    """A parker for one sleep: sleep on ``lock``; wake it by `release`, once or often.
+
+    A bare lock can be released only once. A caller listed in several places, under
+    several locks, may be woken from each of them at once. No interrupt may separate the
+    removal of a parker from its release.
+
+    `release` is one call in C, like the release of a lock. The first call takes the
+    only item of an iterator, which releases the lock. Every other call finds no item.
+    """
+
+    __slots__ = ("lock", "locked", "release")
+
+    def __init__(self) -> None:
+        self.lock: Final[_thread.LockType] = taken_lock()
+        self.locked: Final[Callable[[], bool]] = self.lock.locked
+        self.release: Final[Callable[[], object]] = partial(
+            next, map(_release, (self.lock,)), None
+        )

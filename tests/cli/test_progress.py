@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bus.cli.progress import Progress
+from bus.cli.text import Progress
 from bus.demo.files import FileList
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
 from bus.demo.verb import Ticker

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from click import unstyle
 
-from bus.cli.json_text import to_json
-from bus.cli.text import route, show_table, split_table, table_lines, wall_text
+from bus.cli.text import (
+    route,
+    show_table,
+    split_table,
+    table_lines,
+    to_json,
+    wall_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from bus.demo.files import FileList
-from bus.demo.job import Job
 from bus.demo.worker_group import Part
+from bus.demo.worker_process import Job
 
 ODD = os.fsdecode(b"caf\xe9")  # not UTF-8
 PART = Part("worker/7", dies=True, from_file=2, after_s=1.5)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import NOREPLY
-from bus.demo.lister import Lister
+from bus.demo.lister import Lister, WorkList
 from bus.demo.messages import Give, sent
-from bus.demo.work_list import WorkList
 from bus.errors import InDoubtError
 from bus.model.message import Response
 from queuebroker.testing import explore

@@ -25,7 +25,7 @@ from bus.journal.rules import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.demo.outcome import Outcome
+    from bus.demo.run import Outcome
 
 
 @pytest.fixture

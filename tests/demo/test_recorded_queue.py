@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.demo.faults import FAULTS
-from bus.demo.queue_faults import QUEUE_FAULTS, plant_fault_between_processes
+from bus.demo.processes import QUEUE_FAULTS, plant_fault_between_processes
 from bus.demo.recorded_queue import RecordedConnector, RecordedQueue, new_channel
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals

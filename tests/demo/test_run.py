@@ -12,8 +12,7 @@ from bus.demo.faults import FAULTS
 from bus.demo.files import FileList, list_files
 from bus.demo.inventory import Inventory
 from bus.demo.messages import Damaged, Event, HungUp, PassDone, Took
-from bus.demo.outcome import Outcome
-from bus.demo.run import take_inventory
+from bus.demo.run import Outcome, take_inventory
 from bus.demo.threads import LEAVER
 from bus.journal.checker import check
 from bus.journal.reader import open_journals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.demo.work_list import WorkList
+from bus.demo.lister import WorkList
 
 
 def test_every_file_is_handed_out_once_in_each_pass() -> None:

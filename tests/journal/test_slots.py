@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.journal.format import MARK_OFFSET, RECORD, RECORD_BYTES, Record, mark
-from bus.journal.slots import impossible_slots, invalid_slots, marks
+from bus.journal.format import (
+    MARK_OFFSET,
+    RECORD,
+    RECORD_BYTES,
+    Record,
+    impossible_slots,
+    invalid_slots,
+    mark,
+    marks,
+)
 
 # The record with the last mark before the marks start over.
 LAST_BEFORE_WRAP = next(

@@ -25,8 +25,8 @@ __all__ = ["try_changes"]
 
 TARGET: Final = 0.95
 QUICK: Final = {
-    "bus/pattern/loop_guard.py": Folder(
-        ("bus/pattern/loop_guard.py",), ("tests/pattern/test_loop_guard.py",), 8
+    "bus/pattern/fair_queue.py": Folder(
+        ("bus/pattern/fair_queue.py",), ("tests/pattern/test_fair_queue.py",), 8
     )
 }
 _SURVEY_S: Final = 300.0

@@ -108,9 +108,9 @@ FOLDERS: Final = {
     "bus/kernel/tasks": Folder(("bus/kernel/tasks",), _BUS_TESTS, 60),
     "bus/journal": Folder(
         (
-            *("bus/journal/bus_traffic.py", "bus/journal/deaths.py"),
-            *("bus/journal/flow.py", "bus/journal/format.py", "bus/journal/header.py"),
-            *("bus/journal/rules.py", "bus/journal/slots.py", "bus/journal/traffic.py"),
+            *("bus/journal/bus_traffic.py", "bus/journal/flow.py"),
+            *("bus/journal/format.py", "bus/journal/header.py"),
+            *("bus/journal/rules.py", "bus/journal/traffic.py"),
         ),
         ("tests/journal",),
         60,
@@ -141,9 +141,8 @@ FOLDERS: Final = {
     "bus/pattern": Folder(
         (
             *("bus/pattern/drop_ledger.py", "bus/pattern/fair_queue.py"),
-            *("bus/pattern/framing.py", "bus/pattern/loop_guard.py"),
-            *("bus/pattern/protocol.py", "bus/pattern/redial.py"),
-            *("bus/pattern/repeat_filter.py", "bus/pattern/send_queue.py"),
+            *("bus/pattern/framing.py", "bus/pattern/inbound_messages.py"),
+            *("bus/pattern/protocol.py", "bus/pattern/send_queue.py"),
             *("bus/pattern/socket_state.py", "bus/pattern/socket_url.py"),
             "bus/pattern/wire.py",
         ),

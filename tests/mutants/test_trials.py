@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.pattern.redial import Redial
+from bus.pattern.dialler import Redial
 from tests.mutants.by_hand import Results
 from tests.mutants.catalogue import changed, parse
 from tests.mutants.collected import Outcome, Ran
@@ -97,7 +97,7 @@ def test_a_swap_changes_the_functions_of_the_running_library(
 @pytest.mark.parametrize(
     "edit",
     [
-        Edit("bus.pattern.redial:", '__all__ = ["Redial"]', "__all__ = []"),
+        Edit("bus.pattern.dialler:", '__all__ = ["Dialler", "Redial"]', "__all__ = []"),
         Edit("Redial.next_pause", "return pause_s", "yield pause_s"),
         Edit("Redial", "def reset(self) -> None:", "def reset(self, now=0):"),
     ],

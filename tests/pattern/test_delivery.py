@@ -10,6 +10,7 @@ import pytest
 from bus.pattern import BusSocket, Drop, DropReason, SocketConfig
 from queuebroker.errors import ReceiveTimeoutError
 from specs.clauses import clause
+from tests.pattern.inproc_pairs import connect
 from tests.pattern.nodes import LIMIT_S, Mesh, all_of, attach, fresh_url, queued
 from tests.support import Threads, until
 
@@ -69,6 +70,23 @@ def test_without_peers_a_message_is_dropped_and_a_later_peer_does_not_get_it(
     assert all_of(late, 1) == [b"in time"]
     assert drops == [Drop(0, DropReason.NO_PEER, 1)]
     assert early.stats.dropped == {DropReason.NO_PEER: 1}
+
+
+def test_a_message_that_was_not_received_is_not_delivered_and_a_close_drops_it(
+    stack: ExitStack,
+) -> None:
+    near, far = (stack.enter_context(BusSocket()) for _ in range(2))
+    connect(near, far)
+    for number in range(3):
+        near.send(b"%d" % number)
+    assert far.receive(0) == b"0"
+
+    [peer] = far.stats.peers
+    assert (peer.arrived, peer.delivered, queued(far)) == (3, 1, 2)
+
+    far.close()
+    assert (far.stats.delivered, queued(far)) == (1, 0)
+    assert far.stats.dropped == {DropReason.CLOSED: 2}
 
 
 @pytest.mark.deep

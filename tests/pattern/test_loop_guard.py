@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.pattern.loop_guard import LoopGuard
+from bus.pattern.inbound_messages import LoopGuard
 from bus.pattern.message_run import MessageRun
 from specs.clauses import clause
 

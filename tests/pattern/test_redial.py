@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bus.pattern.redial import Redial
+from bus.pattern.dialler import Redial
 from specs.clauses import clause
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import bus.pattern.dialler
 from bus.pattern import BusSocket, PairSocket, SocketConfig
-from bus.pattern.redial import Redial
+from bus.pattern.dialler import Redial
 from specs.clauses import clause
 from tests.pattern.raw_end import RawListener
 from tests.support import until

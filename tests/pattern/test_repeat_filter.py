@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.pattern.inbound_messages import RepeatFilter
 from bus.pattern.message_run import MessageRun
-from bus.pattern.repeat_filter import RepeatFilter
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.clock import Clock

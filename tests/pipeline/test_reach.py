@@ -10,9 +10,8 @@ import pytest
 from bus.errors import JournalError
 from bus.journal.reader import StoredJournal
 from bus.pipeline import share as share_module
-from bus.pipeline.reach import _asker, require
 from bus.pipeline.session import LOCAL_MASTER, _defaults, is_local
-from bus.pipeline.share import Share
+from bus.pipeline.share import Share, _asker, require
 from tests.journal.histories import store
 from tests.pipeline.reading import long_history, reader
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queuebroker.waiting.adaptive_spin import AWAKE_S, CAUTION_MAX, AdaptiveSpin
+from queuebroker._net.sleeper import AWAKE_S, CAUTION_MAX, AdaptiveSpin
 from specs.clauses import clause
 
 _LONG_S = 2 * AWAKE_S

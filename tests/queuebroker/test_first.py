@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker.first import Selection
-from queuebroker.waiting.parking import taken_lock
-from queuebroker.waiting.shared_parker import SharedParker
+from queuebroker.waiting.parking import SharedParker, taken_lock
 from tests.pairs import look_away, queue_pair
 
 if TYPE_CHECKING:

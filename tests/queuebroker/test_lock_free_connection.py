@@ -9,7 +9,7 @@ import pytest
 from queuebroker import DisconnectedQueueError
 from queuebroker.lockfree import lock_free_connection
 from queuebroker.lockfree.lock_free_buffer import LockFreeBuffer
-from queuebroker.meeting import pairing
+from queuebroker.meeting import meet
 from specs.clauses import clause
 from tests import pairs
 from tests.support import Threads
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> tuple[MessageQueue, MessageQueue]:
     """Return both ends as a rendezvous leaves them."""
-    monkeypatch.setattr(pairing, "LOCKED", False)
+    monkeypatch.setattr(meet, "LOCKED", False)
     monkeypatch.setattr(pairs, "STAGE", "fresh")
     return pairs.loose_queue_pair()
 

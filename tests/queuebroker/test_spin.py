@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from queuebroker import _sync
-from queuebroker.meeting import pairing
+from queuebroker.meeting import meet
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.pairs import queue_pair
@@ -92,7 +92,7 @@ def test_no_caller_yields_for_a_while_if_other_programs_use_the_processor(
 def test_a_receiver_takes_a_message_sent_during_its_spin_without_sleeping(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pairing, "LOCKED", False)
+    monkeypatch.setattr(meet, "LOCKED", False)
 
     def never(*_: object) -> bool:
         raise AssertionError("slept")

@@ -21,7 +21,7 @@ from bus.process.comm_thread import CommThread
 from bus.process.link_poller import ParkedPoller
 from bus.process.memory_network import MemoryNetwork
 from queuebroker import _sync
-from queuebroker.waiting.shared_parker import SharedParker
+from queuebroker.waiting.parking import SharedParker
 from tests.features.memory.memory_ends import (
     SIZE,
     Owner,

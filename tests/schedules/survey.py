@@ -14,7 +14,7 @@ from queuebroker.lockfree import (
     sleepers,
 )
 from queuebroker.testing import Failure, explore
-from queuebroker.waiting import shared_parker
+from queuebroker.waiting import parking
 from tests.depth import FULL, among
 from tests.schedules.level import BRIEF, QUICK
 
@@ -34,7 +34,7 @@ FAST = (
     lock_free_buffer,
     lock_free_connection,
     sleepers,
-    shared_parker,
+    parking.SharedParker,
     waiting,
 )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from queuebroker.meeting import pairing
+from queuebroker.meeting import meet
 from specs.clauses import clause
 from tests import pairs
 from tests.schedules import (
@@ -80,7 +80,7 @@ def test_each_instruction(
     scenario: Scenario, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Schedules with one preemption, and random ones, anywhere in the fast path."""
-    monkeypatch.setattr(pairing, "LOCKED", False)
+    monkeypatch.setattr(meet, "LOCKED", False)
     monkeypatch.setattr(pairs, "STAGE", stage)
 
     # Before its gates are created, most of an operation is under the lock, which

@@ -23,7 +23,7 @@ from tests.simulate.counters import BrokenPromiseError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.journal.finding import Finding
+    from bus.journal.violation import Finding
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

@@ -10,7 +10,7 @@ import pytest
 
 from queuebroker import ReceiveTimeoutError, _net, _sync
 from queuebroker._net import sleeper as sleeper_module
-from queuebroker.waiting.adaptive_spin import AWAKE_S
+from queuebroker._net.sleeper import AWAKE_S
 from specs.clauses import clause
 from tests.sockets.support import ends
 

@@ -17,8 +17,8 @@ from queuebroker.sockets import (
     SocketOptions,
     SocketQueueBroker,
     driver,
+    frame_reader,
     frames,
-    gathering,
     incoming_connect,
     link,
     listener,
@@ -256,7 +256,7 @@ def test_a_message_too_large_for_the_memory_ends_its_connection(
         (local, remote), (left, right) = meet(host, guest), meet(host, guest)
         with local, remote, left, right:
             with monkeypatch.context() as patch:
-                patch.setattr(gathering, "_Bytes", no_memory)
+                patch.setattr(frame_reader, "_Bytes", no_memory)
                 remote.send(bytes(1 << 20))
                 with pytest.raises(DisconnectedQueueError) as caught:
                     remote.receive(LIMIT_S)
@@ -298,7 +298,7 @@ def test_an_end_may_get_an_empty_message_in_place_of_one_without_memory(
         local, remote = meet(host, guest)
         with local, remote, Threads() as threads, monkeypatch.context() as patch:
             local.drop_without_memory()
-            patch.setattr(gathering, "_Bytes", no_memory)
+            patch.setattr(frame_reader, "_Bytes", no_memory)
             local._socket_connection.link.protocol.reader.parts = Parts()
             messages = [b"before", bytes(size), b"after"]
             sending = threads.start(remote.send_many, messages)

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from queuebroker.sockets.gathering import Gathering
+from queuebroker.sockets.frame_reader import Gathering
 
 
 def test_the_gathered_memory_becomes_the_message_without_a_copy() -> None:

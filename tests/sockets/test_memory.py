@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import _net
-from queuebroker.sockets import gathering, unsent
-from queuebroker.sockets.gathering import Gathering
+from queuebroker.sockets import frame_reader, unsent
+from queuebroker.sockets.frame_reader import Gathering
 from queuebroker.sockets.unsent import JOIN_BYTES_MAX, Unsent
 from specs.clauses import clause
 
@@ -76,7 +76,7 @@ def test_a_sender_calls_keep_memory_only_for_a_long_message(
 def test_a_receiver_that_gathers_a_message_calls_keep_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls = _noted(monkeypatch, gathering)
+    calls = _noted(monkeypatch, frame_reader)
 
     assert Gathering(b"begun", 0).message() == b"begun"
 

@@ -14,7 +14,7 @@ import pytest
 
 from queuebroker import BrokerManager, DisconnectedQueueError, QueueBroker, aio
 from queuebroker.aio.waker import running_waker
-from queuebroker.meeting import pairing
+from queuebroker.meeting import meet
 from specs.clauses import clause
 from tests.meetings import accepts_wait, connects_wait, nobody_waits
 from tests.pairs import look_away, queue_pair
@@ -320,7 +320,7 @@ def test_a_task_may_be_collected_while_a_thread_holds_the_lock(
 
     Only for ends of the fast kind: the list of the locked kind keeps woken waiters.
     """
-    monkeypatch.setattr(pairing, "LOCKED", False)
+    monkeypatch.setattr(meet, "LOCKED", False)
     with queue_pair() as (left, right), Threads() as threads:
         task = abandoned(aio.wrap(left).receive())
         waiting = left._connection.flows[left._side].buffer.arrived

@@ -25,7 +25,7 @@ from queuebroker import (
 from queuebroker.channel.connection import Connection
 from queuebroker.channel.queue_connection import QueueConnection
 from queuebroker.lockfree.sleepers import Sleepers
-from queuebroker.meeting import pairing
+from queuebroker.meeting import meet
 from queuebroker.testing import explore
 from queuebroker.waiting.parking import WaitList
 from specs.clauses import clause
@@ -208,7 +208,7 @@ def test_a_thread_that_goes_to_sleep_without_the_lock_collects_the_peer(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for the fast kind, which takes no lock on the way to sleep."""
-    monkeypatch.setattr(pairing, "LOCKED", False)
+    monkeypatch.setattr(meet, "LOCKED", False)
     left, right = loose_queue_pair(1)
     victims = _garbage(right)
     del right

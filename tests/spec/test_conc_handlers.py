@@ -108,7 +108,7 @@ def test_a_handler_anywhere_in_a_call_is_before_it_or_after_it(
 
     def make(stack: ExitStack) -> tuple[Any, Any]:
         # Also where QUEUEBROKER_LOCKED forces the lock.
-        monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", kind == "locked")
+        monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", kind == "locked")
         left, right = stack.enter_context(pairs.queue_pair(CAPACITY))
         assert isinstance(left, FastMessageQueue) is (kind != "locked")
         for number in range(unread):
@@ -346,7 +346,7 @@ def test_a_handler_anywhere_in_a_send_wakes_the_waiting_receivers(
     kind: str, handled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two receivers wait; each gets a message or the disconnect."""
-    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", kind == "locked")
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", kind == "locked")
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
     def case(interrupted: Interruption) -> None:
@@ -375,7 +375,7 @@ def test_a_handler_that_would_wait_for_the_interrupted_call_is_refused(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It raises at once and names a way that works; outside of a call it may wait."""
-    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", kind == "locked")
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", kind == "locked")
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
     with pairs.queue_pair(CAPACITY) as (left, right), left._connection.lock:
@@ -394,7 +394,7 @@ def test_a_handler_that_hangs_up_ends_the_wait_that_it_interrupted(
     kind: str, waits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real signal arrives while the main thread sleeps."""
-    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", kind == "locked")
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", kind == "locked")
     with BrokerManager() as manager, pairs.queue_pair(CAPACITY) as (left, right):
         broker = QueueBroker("b", manager=manager)
         calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {

@@ -73,7 +73,7 @@ def test_a_wake_up_that_found_a_buffer_shut_is_handed_on_if_an_interrupt_strikes
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first of two sleepers wakes, finds the buffer closed, and is interrupted."""
-    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", False)
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", False)
 
     def case(interrupted: Blow) -> None:
         left, right = loose_queue_pair(4)

@@ -261,7 +261,7 @@ def test_a_receive_waits_for_messages_under_way_from_a_disconnected_peer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A message whose send is under way is waited for, at timeout 0 as well."""
-    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", False)
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", False)
     with (
         queue_pair() as (_, quiet),
         queue_pair() as (left, right),
@@ -375,7 +375,7 @@ def test_a_lock_free_buffer_goes_on_without_the_lock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wait for several queues keeps the lock-free buffers open."""
-    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", False)
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", False)
     with queue_pair() as (_, quiet), queue_pair() as (sender, queue):
         with Threads() as threads:
             waiter = threads.start(receive_any, [quiet, queue])

@@ -135,7 +135,7 @@ MIRRORED = {
     "queuebroker": "_sync",
     "queuebroker.waiting": "parking",
     "queuebroker.channel": "status|end|connection|queue_connection|circular_buffer",
-    "queuebroker.meeting": "rendezvous|meet|broker|pairing",
+    "queuebroker.meeting": "rendezvous|meet|broker",
     "bus.kernel.streams": "outgoing_stream|incoming_streams|incoming_stream",
     "bus.kernel.tasks": "process_manager",
     "bus.kernel.peer": "peer|session",

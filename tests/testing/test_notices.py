@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from queuebroker.testing.notices import Notice, Notices
+from queuebroker.testing.recorder import Notice, Notices
 
 
 def _notice(waiters: deque[object], *, in_vain: bool = True) -> Notice:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queuebroker.testing.scheduling import DivergenceError
 from queuebroker.testing.search import Exhaustive, Followed, Forced, RandomWalk, Reduced
-from queuebroker.testing.strategy import DivergenceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queuebroker.testing.strategy import Strategy
+    from queuebroker.testing.scheduling import Strategy
 
 # A tree of choices: at each depth, options and how many of them are free.
 Points = list[tuple[int, int]]

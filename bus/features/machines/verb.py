@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.exits import USAGE, fail
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import ask_master
-from bus.cli.text import duration, ignored_line, show_table
+from bus.cli.text import duration, ignored_line, show_table, to_json
 from bus.features.machines.authority import AUTHORITY, Authority
 from bus.features.machines.certificates import machine_of, parsed, read_pem
 from bus.features.machines.machine_keys import (

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import query_own_machine
-from bus.cli.text import duration, show_table
+from bus.cli.text import duration, show_table, to_json
 from bus.journal.wording import printable
 from bus.pipeline.wording import size
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.exits import TIMED_OUT, fail
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import others, silence
-from bus.cli.text import wall_text
+from bus.cli.text import to_json, wall_text
 from bus.features.watching.inspector import inspector_of, own_inspector
 from bus.journal.wording import printable
 from bus.kernel.wire import FrameType

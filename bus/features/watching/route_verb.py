@@ -9,9 +9,9 @@ import attrs
 import click
 
 from bus.cli.exits import fail
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import is_here, query_own_machine
+from bus.cli.text import to_json
 from bus.errors import BusError, CommandTimeoutError
 from bus.features.machines.gateway_address import split_gateway_address
 from bus.features.subscriptions.local_subscriptions import subscriptions_of

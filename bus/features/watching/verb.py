@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
 from bus.cli.queries import Answers, query_other_machines, query_own_machine
-from bus.cli.text import show_table, split_table, table_lines
+from bus.cli.text import show_table, split_table, table_lines, to_json
 from bus.journal.wording import printable
 from bus.model.address import is_system
 from bus.model.snapshot import MachineState

@@ -15,7 +15,7 @@ from bus.errors import BusError
 from bus.kernel.remote_manager import RemoteManager
 from bus.process.comm_thread import CommThread
 from bus.process.link_helpers import LinkHelpers
-from queuebroker.sockets import gathering
+from queuebroker.sockets import frame_reader
 from queuebroker.sockets.protocol import Protocol
 from specs.clauses import clause
 from tests.depth import among
@@ -99,7 +99,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(gathering, "_Bytes", refuse)
+        patch.setattr(frame_reader, "_Bytes", refuse)
         yield
 
 

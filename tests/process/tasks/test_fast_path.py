@@ -12,7 +12,7 @@ from bus.model.message import Incoming, Kind
 from bus.process.account import new_account
 from bus.process.exchange import FastDelivery
 from bus.process.thread_manager import ThreadManager, call_in_host_thread
-from queuebroker.waiting.shared_parker import SharedParker
+from queuebroker.waiting.parking import SharedParker
 from specs.clauses import clause
 from tests.kit.station import Station
 
