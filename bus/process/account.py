@@ -338,7 +338,8 @@ class Account:
     ) -> list[Incoming]:
         """Take the unread messages out of a run; they stay on the account.
 
-        Only the thread that hosts the receiver may call this; lock: as above.
+        Only the thread that hosts the receiver may call this; lock: as above. After an
+        interrupt they are in ``run.split``.
         """
         return run.rest()
 
@@ -420,7 +421,7 @@ class DroppingAccount(Account):
         )
         # The unread messages, oldest first. A run stays until it is at the front and
         # has no unread message.
-        self._waiting: Final[deque[Incoming | InboundRun]] = deque()
+        self._waiting: deque[Incoming | InboundRun] = deque()
         # What the next message reports if an interrupt keeps the one being read from
         # its callback.
         self._unseen: int = 0
@@ -542,11 +543,12 @@ class DroppingAccount(Account):
     def rest_of(self, run: InboundRun, lock: _thread.LockType) -> list[Incoming]:
         """Take the unread messages out of a run; see `Account.rest_of`."""
         with lock:
-            rest = run.rest()
-            waiting = list(self._waiting)
-            self._waiting.clear()
-            for each in waiting:
-                self._waiting.extend(rest if each is run else (each,))
+            rest = run.singles()
+            waiting: deque[Incoming | InboundRun] = deque()
+            for each in self._waiting:
+                waiting.extend(rest if each is run else (each,))
+            run.end_before(rest)
+            self._waiting = waiting
             return rest
 
     def miss_newest_locked(self, count: int) -> None:

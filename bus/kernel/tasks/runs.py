@@ -56,6 +56,8 @@ class InboundRun(Struct, eq=False):
       of its inbox.
     reported: how many of the settled commands were reported to the remote process;
       written by the comm thread.
+    split: the messages that `rest` has returned. If an interrupt has lost that result,
+      the thread that hosts the task finds them here.
     """
 
     _to: Entry
@@ -69,6 +71,7 @@ class InboundRun(Struct, eq=False):
     reported: int = 0
     _account: Any = None
     lengths: Lengths = _NONE
+    split: Sequence[Incoming] = ()
     _unread: Iterator[bytes] = iter(())
 
     def __post_init__(self) -> None:
@@ -152,13 +155,13 @@ class InboundRun(Struct, eq=False):
 
     def rest(self) -> list[Incoming]:
         """Remove and return the unread messages, in order; the run ends before them."""
+        messages = self.singles()
+        self.end_before(messages)
+        return messages
+
+    def singles(self) -> list[Incoming]:
+        """Return the unread messages, in order; changes nothing."""
         start = self.at
-        rest, read = self.payloads[start:], self.payloads[:start]
-        lengths, nothing = self.lengths.part(0, start), iter(())
-        # One statement without a call, which no interrupt can split. `_unread` is
-        # assigned last: a thread that calls `at` meanwhile sees too few messages as
-        # read.
-        self.payloads, self.lengths, self._unread = read, lengths, nothing
         return [
             Incoming(
                 self.kind,
@@ -173,8 +176,19 @@ class InboundRun(Struct, eq=False):
                 number,
                 subscriptions=self.subscriptions,
             )
-            for number, payload in enumerate(rest, self.number + start)
+            for number, payload in enumerate(self.payloads[start:], self.number + start)
         ]
+
+    def end_before(self, messages: Sequence[Incoming]) -> None:
+        """Remove the unread messages, which `singles` has returned."""
+        start = self.at
+        read = self.payloads[:start]
+        lengths, nothing = self.lengths.part(0, start), iter(())
+        # No call between these lines and that of the caller: an interrupt finds all
+        # changes or none. `_unread` is assigned last: a thread that calls `at`
+        # meanwhile sees too few messages as read.
+        self.split = messages
+        self.payloads, self.lengths, self._unread = read, lengths, nothing
 
 
 class OutboundRun(Struct, frozen=True, eq=False):
