@@ -204,13 +204,14 @@ class BusThread(Uncopyable):
         check_callback("function", function)
         self._check_takes_tasks()
 
-        called: list[bool] = []
+        called = False
 
         @calls_user
         def guarded() -> None:
+            nonlocal called
             if called:
                 return  # an interrupt came out of the function
-            called.append(True)
+            called = True  # no call: no interrupt comes before the function is called
             try:
                 function()
             except Exception:  # noqa: BLE001 # contained: the thread has other tasks

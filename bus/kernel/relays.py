@@ -121,6 +121,7 @@ class Relays:
         "_manager",
         "_numbers",
         "_relay_account",
+        "_superseding",
         "_tasks",
         "_topology",
         "_unconfirmed",
@@ -137,6 +138,8 @@ class Relays:
     ) -> None:
         self._topology: Final = topology
         self._alarm: Final = topology.timers.alarm(self._expire)
+        # The relay that `supersede` hides, or hid when an interrupt came.
+        self._superseding: Entry | None = None
         self._manager: Final = manager
         self._host: Final = host
         self._relay_account: Final = relay_account
@@ -300,18 +303,45 @@ class Relays:
         self._topology.todo += self._manager.add_relay(entry)
 
     def supersede(self, entry: Entry) -> None:
-        """Hide a relay from look-ups, since another relay has its name."""
+        """Hide a relay from look-ups, since another relay has its name.
+
+        After an interrupt, `restore` continues.
+        """
         relay: Relay = entry.mailbox
+        # Superseded a second time while messages from the first time are still under
+        # way: each departure must be concluded.
+        again = relay.state is RelayState.SUPERSEDED
+        concluded = (Vacate(entry, (), False),) if again else ()
+        self._superseding = entry
         self._manager.leave(entry, self._topology.todo)
+        # No call between the end of that one and these lines: an interrupt finds all
+        # changes or none.
+        self._topology.todo += concluded
         entry.host = None
-        if relay.state is RelayState.SUPERSEDED:
-            # Superseded a second time while messages from the first time are still
-            # under way. Each departure must be concluded.
-            self._vacate(entry, [], final=False)
         relay.state = RelayState.SUPERSEDED
         relay.opened = True
+        self._end_superseding(relay)
+
+    def _end_superseding(self, relay: Relay) -> None:
         relay.withdraw()
         self.release_drained(relay)
+        self._superseding = None
+
+    def restore(self) -> None:
+        """Continue `supersede` after an interrupt; does nothing if there was none.
+
+        Otherwise the later holders of the name would wait for this one without end.
+        """
+        entry = self._superseding
+        if entry is None:
+            return
+        relay: Relay = entry.mailbox
+        if self._manager.departures.is_begun(entry):
+            self.supersede(entry)
+        elif relay.state is RelayState.SUPERSEDED:
+            self._end_superseding(relay)
+        else:  # nothing is changed
+            self._superseding = None
 
     def release_drained(self, relay: Relay) -> None:
         """Let later messages pass a superseded relay with no command under way."""
@@ -319,10 +349,15 @@ class Relays:
             return
         if any(outbound_run.is_command for _, outbound_run in relay.unacked):
             return
-        found = self._manager.table.find(relay.entry.name)
-        back = found is relay.entry
+        entry = relay.entry
+        back = self._manager.table.find(entry.name) is entry
+        withdrawn = tuple(relay.withdrawn)
+        vacate = (Vacate(entry, withdrawn, False),)
+        # No call between these lines: an interrupt finds all changes or none.
         relay.state = RelayState.NAMED if back else RelayState.UNNAMED
-        self._vacate(relay.entry, relay.take_withdrawn(), final=False)
+        relay.withdrawn = []
+        self._topology.todo += vacate
+        relay.counters.end("returned", len(withdrawn))
 
     def on_found(
         self,

@@ -75,6 +75,9 @@ class TaskAnnouncer:
             self._relays.supersede(present)
         return self._topology.take_actions()
 
+    def restore(self) -> None:
+        self._relays.restore()
+
     def awaits_verdict(self, entry: Entry) -> bool:
         return self._name_registry.awaits_verdict(entry)
 

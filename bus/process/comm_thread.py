@@ -397,11 +397,12 @@ class CommThread:
 
         self._exchange.decide(opened)
 
-    def _vacate(
-        self, entry: Entry, messages: Sequence[Incoming], *, final: bool
-    ) -> None:
+    def _vacate(self, action: Vacate) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
-        unread = self._relay_outbox.take_unsent(entry, messages)
+        if action.done:
+            return
+        entry, final = action.entry, action.final
+        unread = self._relay_outbox.take_unsent(entry, action.messages)
         now, exchange = _sync.monotonic(), self._exchange
 
         def emptied() -> list[Action]:
@@ -410,6 +411,7 @@ class CommThread:
             return []
 
         exchange.decide(emptied)
+        action.done = True
 
     def do(self, action: Action) -> None:
         """Do an action to or from other processes; the exchange calls this in order."""
@@ -422,10 +424,8 @@ class CommThread:
                 self._inbound_delivery.resume(entry)
             case Answer():
                 self._inbound_delivery.answer(action)
-            case Vacate(entry, messages, final):
-                self._relay_outbox.ask(
-                    lambda: self._vacate(entry, messages, final=final)
-                )
+            case Vacate():
+                self._relay_outbox.ask(lambda: self._vacate(action))
             case Send() | HangUp() | Dial():
                 rounds = self._rounds
                 rounds.link_actions.append(action)
@@ -440,6 +440,8 @@ class CommThread:
             case Send(link):
                 # The frame may be lost. Over the next link it is sent again.
                 self._fast_path_driver.abort_link(link)
+            case Vacate():
+                self.do(action)
             case HangUp() | Dial():  # both may be repeated
                 self._rounds.link_actions.append(action)
                 self._rounds.wake()

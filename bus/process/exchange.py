@@ -235,7 +235,7 @@ class Exchange:
         """Register a task in a thread.
 
         Raises:
-            NameTakenError: see `ProcessManager.register`.
+            NameTakenError: see `ProcessManager.claim`.
             UnknownTaskError: the thread has ended.
         """
         attempt = RegistrationAttempt(
@@ -253,6 +253,7 @@ class Exchange:
             # An interrupt: the caller gets no task that it could deregister.
             if (registered := self.query(attempt.find)) is None:
                 attempt.withdraw()
+                self._request_flush()  # a relay may have lost the name
             else:
                 self.decide(lambda: attempt.undo(registered))
                 self.deregister(registered, final=False)

@@ -40,16 +40,21 @@ class Inbox:
     change ``Entry.host`` under it. No callback runs and no other lock is taken while
     it is held.
 
+    Attributes:
+        taken: the items that `take_over` has removed and the owner has not yet put
+          into mailboxes. Only the owner accesses it.
+
     Invariants, whenever ``lock`` is free:
     I1. the owner sleeps without a pending wake-up only while ``items`` is empty.
     I2. every message in ``items`` is for a task that the owner hosts.
     """
 
-    __slots__ = ("_dropped", "arrived", "items", "lock", "room", "wakeups")
+    __slots__ = ("_dropped", "arrived", "items", "lock", "room", "taken", "wakeups")
 
     def __init__(self) -> None:
         self.lock: Final[_thread.LockType] = _sync.Lock()
         self.items: deque[Any] = deque()
+        self.taken: deque[Any] = deque()
         # The owner waits here; notified when ``items`` becomes non-empty.
         self.arrived: Final = WaitList()
         # Senders under policy `block` wait here; notified when a message is extracted.
@@ -170,21 +175,32 @@ class Inbox:
 
     # Called by the owner.
 
-    def take(self, deadline: float | None) -> deque[Any]:
-        """Remove and return all items; wait for one until a deadline.
+    def wait(self, deadline: float | None) -> None:
+        """Wait for an item until a deadline.
 
         deadline: on the monotonic clock in seconds; None for no limit.
         """
+        if not self.items:
+            wait_for(self, self.arrived, self._attempt_locked, self._any, deadline)
+
+    def take_over(self) -> None:
+        """Move all items to ``taken``, which is empty."""
         with self.lock:
-            if self.items:
-                return self.take_locked()
-        found = wait_for(self, self.arrived, self._attempt_locked, self._any, deadline)
-        return deque() if found is PENDING else found
+            # No call between these lines: an interrupt finds the items in one place.
+            self.items, self.taken = self.taken, self.items
+            self._dropped = 0
+
+    def give_back(self) -> None:
+        """Put the items of ``taken`` back in front."""
+        with self.lock:
+            items, taken = deque([*self.taken, *self.items]), deque[Any]()
+            self.items, self.taken = items, taken  # as in `take_over`
 
     def take_now(self) -> deque[Any]:
-        """Remove and return all items, without waiting."""
-        with self.lock:
-            return self.take_locked()
+        """Remove and return all items; an interrupt may lose them."""
+        self.take_over()
+        taken, self.taken = self.taken, deque()
+        return taken
 
     def wake_senders(self) -> None:
         """Wake the senders that wait for room, after a message was extracted."""
@@ -202,12 +218,6 @@ class Inbox:
             self.wakeups += 1
             self.arrived.wake_one()
 
-    def take_locked(self) -> deque[Any]:
-        """Remove and return all items; the caller holds the lock."""
-        taken, self.items = self.items, deque()
-        self._dropped = 0
-        return taken
-
     def split_locked(self, entry: Entry) -> tuple[list[Any], deque[Any]]:
         """Return the items for one task, and all others; changes nothing."""
         own: list[Any] = []
@@ -220,8 +230,8 @@ class Inbox:
                 others.append(item)
         return own, others
 
-    def _attempt_locked(self) -> deque[Any] | Pending:
-        return self.take_locked() if self.items else PENDING
+    def _attempt_locked(self) -> Pending | None:
+        return None if self.items else PENDING
 
     def _any(self) -> bool:
         return bool(self.items)

@@ -117,8 +117,10 @@ class Opening:
             self._host.ask(self._open)
 
     def _open(self) -> None:
-        if self._mailbox.held:  # after an interrupt this may be called a second time
+        if self._mailbox.held:
             self._host.open(self._entry, self._fits)
+        else:  # an interrupt has ended the first call
+            self._host.resume(self._mailbox)
 
 
 class Emptying:
@@ -282,9 +284,10 @@ class RegistrationAttempt:
         """Register the task, and queue the actions that follow.
 
         Raises:
-            NameTakenError: see `ProcessManager.register`.
+            NameTakenError: see `ProcessManager.claim`.
         """
         manager, client = self._manager, self._client
+        manager.claim(name, visibility, self._todo)
         entry, actions = manager.register(
             *(name, visibility, bus, self._host, self._mailbox, _sync.monotonic()),
             client.account.overflow,

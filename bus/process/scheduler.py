@@ -102,15 +102,16 @@ class Scheduler:
         items = mailbox.items
         if items is None:
             items = mailbox.begin()
-        items.append(item)
         if not (mailbox.ready or mailbox.held):
             mailbox.ready = True
             try:
                 self.ready.append(mailbox)
             except MemoryError:
                 mailbox.ready = False
-                items.pop()  # the caller keeps it
                 raise
+        # Last: an interrupt, or a lack of memory, leaves at most an empty mailbox in
+        # the run queue, and no item in a mailbox that gets no turn.
+        items.append(item)
 
     def review(self, mailbox: Mailbox) -> None:
         """Put a mailbox into the run queue if it belongs there."""
@@ -134,8 +135,8 @@ class Scheduler:
         # between two of these steps costs one empty turn, and no task loses its later
         # turns.
         items = mailbox.items
-        if items and type(items[0]) is not InboundRun:
-            item = items.popleft()
+        if items and type(item := items[0]) is not InboundRun:
+            del items[0]  # no call: an interrupt finds the item here or in ``item``
         else:
             item = self._next(mailbox, now)
             if item is None:
@@ -148,10 +149,14 @@ class Scheduler:
                 return
             items = mailbox.items
         if items:
-            ready.rotate(-1)
+            try:
+                ready.rotate(-1)
+            except BaseException:
+                items.appendleft(item)  # an interrupt: the next turn reads it
+                raise
         else:
             mailbox.ready = False
-            ready.popleft()
+            del ready[0]
         self.callbacks += 1
         self.running = client = mailbox.client
         client.handle(item)
@@ -167,7 +172,8 @@ class Scheduler:
         while items:
             item = items[0]
             if type(item) is not InboundRun:
-                return items.popleft()
+                del items[0]
+                return item
             if item:
                 late = item.deadline is not None and item.deadline <= now
                 if mailbox.client.reads(item) is not None and not late:

@@ -89,6 +89,8 @@ def _hand_over(entry: Entry, to: ThreadManager) -> None:
     def opens() -> None:
         if new.held:
             to.open(entry, unread)
+        else:
+            to.resume(new)
 
     try:
         if to.expect(new):
@@ -353,12 +355,13 @@ class ThreadManager:
         self._drain_inbox(until)
         scheduler = self.scheduler
         timers = scheduler.timers
-        now = _sync.monotonic() if timers else 0.0
-        while timers and timers[0][0] <= now:
-            scheduler.fire()
-        turns = len(self._ready)
-        if not turns:
+        if timers:
+            now = _sync.monotonic()
+            while timers and timers[0][0] <= now:
+                scheduler.fire()
+        if not self._ready:
             return 0
+        turns = len(self._ready)
         inbox, requests = self.inbox, self._requests
         try:
             for _ in range(turns):
@@ -408,11 +411,23 @@ class ThreadManager:
             self._expected.discard(mailbox)
         mailbox.client.on_arrival(entry, self)
         mailbox.open(first)
+        self.resume(mailbox)
+
+    def resume(self, mailbox: Mailbox) -> None:
+        """Do what follows the opening of a mailbox, or what an interrupt left of it."""
         self.scheduler.review(mailbox)
         # Called directly, not as requests: this is between two callbacks, and the
         # thread may never serve again.
         while mailbox.deferred:
-            mailbox.deferred.pop(0)()
+            function = mailbox.deferred[0]
+            del mailbox.deferred[0]
+            try:
+                function()
+            except Exception:
+                raise
+            except BaseException:
+                mailbox.deferred.insert(0, function)  # an interrupt: called again
+                raise
 
     def remove(
         self,
@@ -514,9 +529,11 @@ class ThreadManager:
 
     def _drain_inbox(self, until: float | None) -> None:
         """Drain the inbox and run the requests; wait only if there is no other work."""
-        if self._ready or self._requests or self.inbox.items:
+        inbox = self.inbox
+        if inbox.taken:
+            self._give_back()  # an interrupt has ended an earlier call of it
+        if self._ready or self._requests or inbox.items:
             self.return_lease()
-            items = self.inbox.take_now()
         else:
             timers = self.scheduler.timers
             if timers and (until is None or timers[0][0] < until):
@@ -532,8 +549,7 @@ class ThreadManager:
                     self.link_wait = None
                 # Check more than the inbox: this thread may have executed actions of
                 # other threads, and the fast path may have put messages into mailboxes.
-                if self._requests or self.inbox.items:
-                    items = self.inbox.take_now()
+                if self._requests or inbox.items:
                     break
                 if (
                     self._answered
@@ -542,15 +558,9 @@ class ThreadManager:
                 ):
                     return
             else:
-                items = self.inbox.take(until)
-        if items:
-            try:
-                strays = self._distribute(items)
-            except MemoryError:
-                with self.inbox.lock:  # those that no mailbox has, in front
-                    self.inbox.items.extendleft(reversed(items))
-                raise
-            assert not strays
+                inbox.wait(until)
+        if inbox.items:
+            self._distribute()
         if self._requests:
             self._run_requests()
 
@@ -564,7 +574,21 @@ class ThreadManager:
             # Not before: after an interrupt the next call runs the request again.
             del self._requests[0]
 
-    def _distribute(self, items: deque[Any]) -> list[Any]:
+    def _distribute(self) -> None:
+        """Move the items of the inbox into the mailboxes.
+
+        After an interrupt, or a lack of memory, those not moved are in the inbox.
+        """
+        inbox = self.inbox
+        try:
+            inbox.take_over()
+            strays = self._move(inbox.taken)
+        except BaseException:
+            self._give_back()
+            raise
+        assert not strays
+
+    def _move(self, items: deque[Any]) -> list[Any]:
         """Move items into the mailboxes; return those whose task has left.
 
         This is the second check of the host (BUS-ROUTE-3). There should be none, since
@@ -582,6 +606,21 @@ class ThreadManager:
                 strays.append(item)
             del items[0]
         return strays
+
+    def _give_back(self) -> None:
+        """Put the items that `_move` has not moved back into the inbox."""
+        taken = self.inbox.taken
+        if taken and self._has_moved(taken[0]):
+            del taken[0]
+        self.inbox.give_back()
+
+    def _has_moved(self, item: Any) -> bool:
+        """Return True if `_move` has moved an item and not yet removed it."""
+        if type(item) is Request:
+            moved: Any = self._requests
+        else:
+            moved = item._to.mailbox.items if item._to.host is self else None
+        return bool(moved) and moved[-1] is item
 
     def _stop(self, until: float) -> None:
         if self._stop_at is None:

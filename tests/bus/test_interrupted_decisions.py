@@ -28,12 +28,12 @@ from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, bindings, join_both
 from tests.strikes import everywhere
-from tests.support import LIMIT_S, Threads
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus import Bus, Response, Task, Undelivered
+    from bus import Bus, BusThread, Response, Task, Undelivered
     from bus.process.exchange import Exchange
     from tests.strikes import Blow
 
@@ -520,6 +520,59 @@ def test_an_interrupted_registration_leaves_the_name_free(
                 strikes(first if place == "master" else second)
 
     interrupt_everywhere(run)
+
+
+@pytest.mark.deep
+@clause("BUS-NAME-7", "BUS-MOVE-5", "BUS-ROUTE-20")
+def test_an_interrupted_registration_leaves_a_task_of_another_process_reachable() -> (
+    None
+):
+    """A slave hides the relay of the name before the master refuses the name.
+
+    If the interrupt left the relay half hidden, no later holder of the name would open.
+    """
+
+    def run() -> None:
+        with (
+            memory_bus(process="first", config=PATIENT) as first,
+            memory_bus(process="second", beside=first, config=PATIENT) as second,
+        ):
+            there, here = first.thread(), second.thread()
+            sender = second.register("sender", thread=second.here())
+
+            def case(interrupted: Blow) -> None:
+                log = register_when_free(first, there, "first")
+                assert sender.call("log", None) == "first"
+
+                def register() -> None:
+                    with suppress(NameTakenError):
+                        second.register("log", thread=here)
+
+                interrupted(register)
+
+                assert sender.call("log", None) == "first"
+                log.deregister(final=True)
+                log = register_when_free(second, here, "second")
+                assert sender.call("log", None) == "second"
+                log.deregister(final=True)
+
+            everywhere(case, packages=(package,))
+
+    interrupt_everywhere(run)
+
+
+def register_when_free(bus: Bus, thread: BusThread, name: str) -> Task:
+    """Register "log", which answers with a name, once no process holds that."""
+    tasks: list[Task] = []
+
+    def registers() -> bool:
+        with suppress(NameTakenError):
+            tasks.append(bus.register("log", thread=thread, on_command=lambda _: name))
+        return bool(tasks)
+
+    until(registers, "the name is free")
+    [task] = tasks
+    return task
 
 
 @clause("BUS-NAME-7")

@@ -241,7 +241,9 @@ class SimProcess:
         self._pass_on()
         task = SimTask(self, name)
         visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
+        todo: list[Action] = []
         try:
+            self.manager.claim(name, visibility, todo)
             task.entry, actions = self.manager.register(
                 name, visibility, "bus1", "here", task, self.world.now
             )
@@ -252,7 +254,7 @@ class SimProcess:
             task.tracer = Tracer(self.trace_sink, task.id.number, itertools.count(1))
         self.say(lambda: f"registers {name} as {task.id.number}")
         self.tasks[name] = task
-        self.do(actions)
+        self.do(todo + actions)
         self.settle()
         return task
 

@@ -255,7 +255,14 @@ class Relay(RunQueue):
 
     def withdraw(self) -> None:
         """Withdraw the commands that are not yet under way, in order."""
-        self.withdrawn += commands_in(self._take(commands_only=True))
+        removed = [each for each in self.queue if each.is_command]
+        commands = commands_in(removed)
+        others = deque(each for each in self.queue if not each.is_command)
+        # No call between these lines: an interrupt finds both changes or none.
+        self.withdrawn += commands
+        self.queue = others
+        for each in removed:
+            self._uncount(each)
 
     def revoke_dismissal(self) -> None:
         """Revoke a request for the release: the peer relies on this relay again."""
@@ -341,12 +348,6 @@ class Relay(RunQueue):
         key = (asker, number)
         if self._unanswered.pop(key, None) is None:
             self.asked.pop(key, None)
-
-    def take_withdrawn(self) -> list[Incoming]:
-        """Remove and return the withdrawn commands, to be sent elsewhere."""
-        withdrawn, self.withdrawn = self.withdrawn, []
-        self.counters.end("returned", len(withdrawn))
-        return withdrawn
 
     def take_unsent(self, how: End = "returned") -> list[Incoming]:
         """Remove and return the commands not under way, in order; drop the rest.

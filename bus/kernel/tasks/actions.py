@@ -99,16 +99,20 @@ class Answer(Struct, eq=False):
     _account: None = None
 
 
-class Vacate(Struct, frozen=True):
+class Vacate(Struct):
     """Take out the messages of a relay that is no longer found.
 
     The driver returns them by `ProcessManager.on_emptied`, in order with all other
     messages posted to the relay.
+
+    done: True once the driver has done so. After an interrupt the same object may come
+      to it again.
     """
 
     entry: Entry
     messages: tuple[Incoming, ...]
     final: bool = False
+    done: bool = False
 
 
 class Evict(Struct, frozen=True):

@@ -199,6 +199,23 @@ class ProcessManager:
 
     # Registrations.
 
+    def claim(self, name: str, visibility: Visibility, todo: ActionQueue) -> None:
+        """Claim a name for a task that `register` then registers.
+
+        todo: as for `leave`; receives the actions of earlier decisions, and those of
+          the departure of a relay that had the name. No interrupt of `register` loses
+          them.
+
+        Raises:
+            NameTakenError: another task holds the name, as far as is known here
+              (BUS-NAME-7).
+        """
+        if self.table.named(name) is not None:
+            raise NameTakenError(name)
+        if self.remote is not None and visibility is Visibility.PUBLIC:
+            # No call between the two steps of this statement.
+            todo += self.remote.claim(name)
+
     def register(
         self,
         name: str,
@@ -222,9 +239,6 @@ class ProcessManager:
         if self.table.named(name) is not None:
             raise NameTakenError(name)
         public = visibility is Visibility.PUBLIC
-        actions: list[Action] = []
-        if self.remote is not None and public:
-            actions += self.remote.claim(name)
         entry = Entry(
             id=self.new_id(),
             name=name,
@@ -234,7 +248,7 @@ class ProcessManager:
             mailbox=mailbox,
             overflow=overflow,
         )
-        actions += self._add(entry)
+        actions = self._add(entry)
         if self.remote is not None and public:
             actions += self.remote.on_registered(entry, now)
         if public:
@@ -259,6 +273,8 @@ class ProcessManager:
         """Put back the parked messages of a decision whose actions are lost."""
         self.any_machine.restore()
         self.parked.restore()
+        if self.remote is not None:
+            self.remote.restore()
 
     def new_id(self) -> RegistrationId:
         """Return an id that no registration of this process has had."""

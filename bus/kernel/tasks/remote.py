@@ -25,8 +25,13 @@ class Remote(Protocol):
     The process manager makes these calls, under the lock that guards both.
     """
 
+    def restore(self) -> None:
+        """Continue a decision that an interrupt has ended, as far as it must be."""
+
     def claim(self, name: str) -> list[Action]:
         """Claim a name for a task of this process; supersede a relay that holds it.
+
+        After an interrupt, `restore` continues.
 
         Raises:
             NameTakenError: another process holds the name.

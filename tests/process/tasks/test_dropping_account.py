@@ -374,6 +374,29 @@ def test_an_interrupt_anywhere_in_a_drop_leaves_it_done_or_not_begun(
     everywhere(case, packages=[bus])
 
 
+@clause("BUS-FLOW-3", "BUS-FLOW-7")
+def test_an_interrupt_while_a_run_is_split_loses_no_notification() -> None:
+    def case(interrupted_at: Blow) -> None:
+        subscriber = Subscriber()
+        subscriber.run(MESSAGES_MAX)
+        subscriber.mailbox += subscriber.inbox.take_now()
+        [run] = subscriber.mailbox
+        place = SimpleNamespace(items=subscriber.mailbox)
+
+        def unpack() -> None:
+            with subscriber.inbox.lock:
+                if run:
+                    subscriber.account.unpack_locked(run, place)
+
+        interrupted_at(unpack)
+        unpack()
+        subscriber.mailbox = place.items
+        is_as_ever(subscriber)
+        assert not any(subscriber.gaps)
+
+    everywhere(case, packages=[bus])
+
+
 def _unread(subscriber: Subscriber) -> list[bytes]:
     return [
         each.payload.rstrip(b".")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+import bus
 from bus.kernel.tasks.runs import InboundRun
-from bus.process.thread_manager import ThreadManager
+from bus.process.thread_manager import ThreadManager, move
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.kit.station import run_due
+from tests.kit.station import Station, run_due
 from tests.process.tasks.reading import (
     FIRST,
     REFERENCE,
@@ -25,10 +26,11 @@ from tests.process.tasks.reading import (
     runs_until,
     several,
 )
+from tests.strikes import everywhere
 
 if TYPE_CHECKING:
     from tests.kit.clock import Clock
-    from tests.kit.station import Station
+    from tests.strikes import Blow
 
 SLICE_S: Final = 0.001  # how long a task reads before other tasks are checked
 
@@ -352,6 +354,45 @@ def test_an_interrupt_within_a_callback_loses_nothing_and_repeats_nothing(
     run_due(station.home)
     assert task.read == [*named(4), "after"]
     assert task.account.unread == 0
+
+
+@clause("BUS-MSG-15", "BUS-MOVE-2", "BUS-DEREG-4", "BUS-FLOW-7")
+@pytest.mark.parametrize("by", ["a turn", "a move", "a departure"])
+def test_an_interrupt_while_a_run_is_split_loses_and_doubles_no_message(
+    by: str, clock: Clock
+) -> None:
+    """After a departure the next holder of the name reads them."""
+
+    def case(interrupted: Blow) -> None:
+        station = Station()
+        there = ThreadManager("there")
+        for each in (station.home, there):
+            each.adopt()
+        task, entry = reader(station, "c")
+        sent = several(station, entry, *named(3))
+        sent.receipt = None  # a command of a link is resent by its sender instead
+        inbox = station.home.inbox
+        assert inbox.offer_inbound_run(sent, task.account, station.home) == 3
+        post_one(station, entry, "after")
+        if by == "a turn":
+            task.remote_subscriptions = False
+            interrupted(lambda: station.home.poll(0))
+        elif by == "a move":
+            interrupted(lambda: move(entry, there))
+            interrupted(lambda: there.poll(0))
+        else:
+            interrupted(lambda: station.exchange.deregister(entry, final=False))
+            station.exchange.deregister(entry, final=False)
+            task, entry = reader(station, "c")
+
+        for each in (station.home, there):
+            run_due(each)
+        missing = {*named(3), "after"} - {*task.read}
+        assert len(task.read) + len(missing) == 4
+        assert len(missing) <= (by != "a departure")  # a turn may have begun
+        assert task.read == [each for each in (*named(3), "after") if each in task.read]
+
+    everywhere(case, packages=[bus])
 
 
 @clause("BUS-FLOW-1", "BUS-CHAN-6")

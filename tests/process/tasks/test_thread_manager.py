@@ -299,9 +299,9 @@ def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
                 touched.append((_sync.get_ident(), self))
                 super().append(item)
 
-            def popleft(self) -> Any:
+            def __delitem__(self, at: Any) -> None:
                 touched.append((_sync.get_ident(), self))
-                return super().popleft()
+                super().__delitem__(at)
 
         monkeypatch.setattr(mailbox, "deque", Watched)
         station = Station()
