@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +18,7 @@ from bus.kernel.tasks.runs import InboundRun
 from bus.process.thread_manager import Request
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
+from tests.kit.comm_threads import held
 from tests.kit.inspection import info
 from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S, until
@@ -105,6 +108,51 @@ def test_each_reports_those_missing_before_it(overflow: Overflow) -> None:
         missing = [now - last - 1 for last, now in pairwise([-1, *subscriber.numbers])]
         assert subscriber.gaps == missing
         assert subscriber.subscription.dropped >= sum(missing)
+
+
+@clause("BUS-FLOW-3")
+@pytest.mark.parametrize("form", [bytes, str])
+def test_each_reports_the_missing_ones_of_its_own_notifier(form: type) -> None:
+    """Its subscribers may not subscribe to another one."""
+    with processes("one two", evolve(PATIENT, task_fifo_messages=3)) as [one, two]:
+        got = list[tuple[str, int]]()
+        reader = two.register("reader", thread=two.here())
+        tasks = {name: one.register(name, thread=one.here()) for name in "ab"}
+        for name, task in tasks.items():
+            reader.subscribe(
+                name, lambda each: got.append((each.sender.module, each.gap)), wait=True
+            )
+            task.wait_for_subscribers()
+        with held(one):
+            for name in "bababb":
+                tasks[name].notify(b"" if form is bytes else "")
+        serve(two, lambda: len(got) == 3, "those with room are read")
+        tasks["a"].notify(b"")
+        serve(two, lambda: len(got) == 4, "the next one is read")
+
+    assert got == [("a", 1), ("b", 2), ("b", 0), ("a", 0)]
+
+
+@clause("BUS-FLOW-3", "BUS-DEREG-1")
+def test_a_notifier_that_leaves_with_a_gap_to_report_is_released() -> None:
+    with processes("one two", evolve(PATIENT, task_fifo_messages=1)) as [one, two]:
+        reader, there = two.register("reader", thread=two.here()), one.here()
+        other, gone = [one.register(name, thread=there) for name in ("other", "gone")]
+        for task in (other, gone):
+            reader.subscribe(task.address.module, lambda _: None, wait=True)
+            task.wait_for_subscribers()
+        with held(one):
+            gone.notify("dropped")
+            other.notify("kept")
+        gone.deregister()
+        left = weakref.ref(gone._entry)
+        del gone, task
+
+        def is_released() -> bool:
+            gc.collect()  # the task refers to itself
+            return left() is None
+
+        serve(one, is_released, "it is released")
 
 
 def _taken(bus: Bus) -> int:

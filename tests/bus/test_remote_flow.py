@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import evolve
 
-from bus import BusConfig, BusFullError
+from bus import BusConfig, BusFullError, RemoteError
 from specs.clauses import clause
 from tests.kit.buses import processes
 from tests.kit.constants import configured, set_constants
@@ -19,7 +19,7 @@ from tests.support import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus import Bus, Overflow, Undelivered
+    from bus import Bus, Overflow, Response, Undelivered
 
 # Narrow windows, with much room for unread messages, or with little.
 NARROW = BusConfig(window=4, resolve_timeout_s=60.0)
@@ -106,6 +106,25 @@ def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
             kept = numbers[-1] if policy == "drop-oldest" else numbers[0]
             assert kept == (count - 1 if policy == "drop-oldest" else 0)
             assert all(isinstance(each.error, BusFullError) for each in undelivered)
+
+
+@clause("BUS-FLOW-6", "BUS-FLOW-7")
+def test_a_dropped_question_is_answered_and_a_dropped_command_is_acknowledged() -> None:
+    """At once, while the receiver reads nothing."""
+    with (
+        processes("one two") as [one, two],
+        Holder.holding(two, name="doer", overflow="drop-oldest", capacity=1),
+    ):
+        answers: list[Response] = []
+        sender = one.register("sender", thread=one.here())
+        sender.command("doer", 1)
+        sender.command("doer", 2, on_response=answers.append)
+        sender.command("doer", 3)
+        serve(one, lambda: answers, "the question is answered")
+        until(lambda: one.inspect().sent.in_transit == 1, "only the last is unread")
+
+    assert isinstance(answers[0].error, RemoteError)
+    assert "BusFullError" in str(answers[0].error)
 
 
 @clause("BUS-FLOW-6")

@@ -4,7 +4,7 @@ A file has a block for each fault, and an empty line between two::
 
     L13 BUS-FLOW-1
       only messages on the way to a relay are counted, not the messages in it
-      tests/process/test_relay_outbox.py::test_so_many_fit_wherever_they_wait
+      tests/process/test_quick_commands.py::test_each_command_with_room_is_accepted_and_no_other
     RelayAccount.update
     - self._left = self._moved - relay.queued
     + self._left = self._moved

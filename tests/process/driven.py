@@ -1,4 +1,7 @@
-"""`Driven`: a fast path driver over a simulated process, and stand-ins for links."""
+"""`Driven`: a fast path driver over a simulated process, and stand-ins for links.
+
+On a whole bus most reasons not to send at once last only for an instant.
+"""
 
 from __future__ import annotations
 

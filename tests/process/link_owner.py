@@ -1,4 +1,7 @@
-"""`LinkOwner`: the owner of some links, without a bus, and the far ends of these."""
+"""`LinkOwner`: the owner of some links, without a bus, and the far ends of these.
+
+For the schedules of a link pool: those of a whole bus are too many to explore.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The outbox of a process, one relay behind it, and tasks that send by them.
 
-All that follows the outbox is a stand-in, so that one test drives each step: the tests
-of its bounds under the explorer and of interrupts need no second process.
+For the races of senders with the comm thread, at every bytecode and every point of an
+interrupt: a whole bus would take too long for so many schedules, and its comm thread
+would take each message out at once. All that follows the outbox is a stand-in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from bus.api.sender import NO_QUESTION, CommandHandle, Sender
 from bus.api.task import Task
 from bus.errors import BusFullError
-from bus.kernel.tasks.actions import Fail
 from bus.kernel.tasks.routing_table import Entry, RoutingTable
 from bus.kernel.wire import Characteristics
 from bus.model.address import Address
@@ -27,6 +27,7 @@ from bus.process.send_batch import SealedBatch, SendBatch
 from queuebroker import _sync
 from tests.kit.messages import new_message
 from tests.kit.station import IDENTITY
+from tests.kit.tasks import ignore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,23 +65,16 @@ class FakeRelay:
 class Remote:
     """The receiver of the outbox's messages: a fake of the remote manager and a part.
 
-    full: True if relays have no room for more.
+    notified, gaps: the notifications that left, and each one's source and gap.
     """
 
     def __init__(self) -> None:
-        self.full = False
-        self.todo: list[Fail] = []
         self.notified: list[Any] = []
         self.gaps: list[tuple[object, int]] = []
-        self.answered: list[Any] = []
         self.outbound_messages = self
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        if self.full:
-            error = BusFullError("the relay", 1)
-            self.todo += [Fail(message, error) for message in messages]
-        else:
-            entry.mailbox.queue.extend(messages)
+        entry.mailbox.queue.extend(messages)
 
     def post_alike(
         self,
@@ -116,21 +110,12 @@ class Remote:
             self.notify(source, each, 0, None, gap, delivered=False)
             gap = 0
 
-    def answer(self, question: Incoming, payload: Any, *, error: str | None) -> None:
-        self.answered.append((question.payload, payload, error))
-
 
 class Process:
     """An outbox, one relay, and tasks that post to it."""
 
     def __init__(self, overflow: Overflow = "error", **config: Any) -> None:
-        # The payloads of the far task that its process need not keep any longer.
-        self.extracted: list[Any] = []
-        self.host = RelayOutbox(
-            IDENTITY,
-            BusConfig(**config),
-            lambda message: self.extracted.append(message.payload),
-        )
+        self.host = RelayOutbox(IDENTITY, BusConfig(**config), ignore)
         self.host.send_single = self._send_alone
         # Commands sent on the fast path, and whether that is allowed.
         self.alone: list[Incoming] = []
@@ -146,12 +131,17 @@ class Process:
             overflow=overflow,
         )
         self.relay.client = self.host.new_relay_account(about)
-        self.entry = self.entry_of("far", self.relay, overflow)
-        self.lost: list[Any] = []
-
-    @property
-    def answered(self) -> list[Any]:
-        return self.remote.answered
+        self.entry = Entry(
+            id=about.id,
+            name=about.name,
+            visibility=about.visibility,
+            address=Address(about.name, machine="there", bus="bus1"),
+            host=self.host,
+            mailbox=self.relay,
+            remote=True,
+            overflow=overflow,
+            table=RoutingTable(),
+        )
 
     def unsent(self) -> list[Any]:
         """Take out the payloads that the relay did not send before its removal."""
@@ -161,21 +151,6 @@ class Process:
         if self.may_go_alone:
             self.alone.append(command)
         return self.may_go_alone
-
-    def entry_of(
-        self, name: str, mailbox: object, overflow: Overflow = "error"
-    ) -> Entry:
-        return Entry(
-            id=RegistrationId("there", "p2", 1),
-            name=name,
-            visibility=Visibility.PUBLIC,
-            address=Address(name, machine="there", bus="bus1"),
-            host=self.host,
-            mailbox=mailbox,
-            remote=True,
-            overflow=overflow,
-            table=RoutingTable(),
-        )
 
     def message(
         self,
@@ -189,15 +164,11 @@ class Process:
         return new_message(
             payload,
             kind=Kind.NOTIFICATION if audience else Kind.COMMAND,
-            _source=self.sender() if by is None else by,
+            _source=by,
             _to=entry,
             _account=self.host.account if audience else self.relay.client,
             _size=size,
         )
-
-    def sender(self) -> object:
-        """Return a sending task of this process."""
-        return _Sender(self.lost)
 
     def post(
         self,
@@ -216,36 +187,23 @@ class Process:
         by = self.host.audience
         return self.host.begin_send_batch(self.entry, by, None, lambda: waits_s)
 
-    def round(self) -> list[Any]:
-        """Make one round of the comm thread; return the failed messages."""
+    def round(self) -> None:
+        """Make one round of the comm thread."""
         posted, requests = self.host.take()
         self.host.forward(posted, self.remote)  # type: ignore[arg-type]
         for request in requests:
             request.run()
         self.host.review()
-        back, self.remote.todo = self.remote.todo, []
-        return back
 
     @property
     def waiting(self) -> list[Any]:
         return [message.payload for message in self.relay.queue]
 
-    def leave(self, count: int | None = None) -> None:
-        """Put the first `count` messages queued in the relay on a link, or all."""
-        for _ in range(len(self.relay.queue) if count is None else count):
-            self.relay.queue.popleft()
+    def leave(self) -> None:
+        """Put the messages queued in the relay on a link."""
+        self.relay.queue.clear()
         self.relay.client.review(self.relay)  # type: ignore[arg-type] # as far as needed
         self.host.review()
-
-
-class _Sender:
-    def __init__(self, lost: list[Any]) -> None:
-        self.mailbox = self
-        self.client = self
-        self._lost = lost
-
-    def on_dropped(self, message: Incoming) -> None:
-        self._lost.append(message.payload)
 
 
 # Here the sender reads shared state without a lock, and other threads read its state.

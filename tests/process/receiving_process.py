@@ -1,4 +1,7 @@
-"""`ReceivingProcess`: a task for which messages of another process are held back."""
+"""`ReceivingProcess`: a task for which messages of another process are held back.
+
+For the schedules of the delivery: those of a whole bus are too many to explore.
+"""
 
 from __future__ import annotations
 

@@ -22,26 +22,26 @@ from bus import (
     WrongProcessError,
 )
 from bus.process.relay_outbox import RelayOutbox
-from bus.process.send_batch import PAYLOAD_MAX
+from bus.process.send_batch import PAYLOAD_MAX, SHORT_MAX
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
 from tests.kit.comm_threads import held, settled
 from tests.kit.inspection import info
-from tests.kit.serving import serve
+from tests.kit.serving import serve, settle
 from tests.kit.tasks import Holder, Reader
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus import Bus, Incoming, Task, Undelivered
+    from bus import Bus, Incoming, Overflow, Task, Undelivered
     from bus.process.send_batch import SendBatch
 
 
-def known(bus: Bus, name: str = "reader") -> Task:
+def known(bus: Bus, name: str = "reader", *, by: str = "sender") -> Task:
     """Return a task that has already reached one of another process."""
-    sender = bus.register("sender")
+    sender = bus.register(by)
     assert sender.call(name, 0) == 0
     return sender
 
@@ -303,6 +303,102 @@ def test_so_many_are_taken_on_as_one_by_one() -> None:
         until(lambda: len(holder.got) == 10, "all have come")
         assert [int(each) for each in holder.got[2:]] == accepted
         until(lambda: not info(other, "holder").commands.unread, "all are read")
+
+
+_LONG = bytes(PAYLOAD_MAX)
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-2", "BUS-RELAY-6")
+@pytest.mark.parametrize(
+    ("config", "sent", "refused"),
+    [
+        ({"task_fifo_messages": 3}, [1, 2, 3, 4], [3]),
+        ({"task_fifo_messages": 3}, [b"1", b"2", 3, b"4", 5], [3, 4]),
+        ({"task_fifo_bytes": 4 * PAYLOAD_MAX}, [_LONG + b"."] * 4, [3]),
+        ({"task_fifo_bytes": 10}, [bytes(1000), b"2", 3], [1, 2]),
+        ({"task_fifo_bytes": 10}, ["." * 1000, b"2", 3], [1, 2]),
+        # Each payload counts by its own length before any is refused.
+        ({"task_fifo_bytes": 2 * PAYLOAD_MAX}, [b"1", _LONG, b"3", _LONG], [3]),
+        # A batch reserves room for more of them, and for longer ones.
+        ({"task_fifo_bytes": 4 * SHORT_MAX}, [b"1", b"2", b"3"], []),
+        ({"task_fifo_bytes": SHORT_MAX - 1}, [b"1", 2, b"3"], []),
+    ],
+)
+@pytest.mark.parametrize("senders", [1, 2])
+def test_each_command_with_room_is_accepted_and_no_other(
+    config: dict[str, Any], sent: list[Any], refused: list[int], senders: int
+) -> None:
+    """Whichever task reserved the room; and as many again once these have left.
+
+    refused: the places of the commands without room.
+    """
+    with processes(2, p0=evolve(PATIENT, **config)) as [bus, other]:
+        reader = Reader(other)
+        tasks = [known(bus, by=f"sender{number}") for number in range(senders)]
+        for turn in range(3):
+            over = []
+            with held(bus):
+                for number, payload in enumerate(sent):
+                    try:
+                        tasks[number % senders].command("reader", payload)
+                    except BusFullError:
+                        over.append(number)
+            assert over == refused
+            reader.has(senders + (turn + 1) * (len(sent) - len(refused)))
+            settled(bus)
+        assert tasks[0].call("reader", "the last") == "the last"
+        assert len(reader.got) == senders + 3 * (len(sent) - len(refused)) + 1
+
+
+@clause("BUS-FLOW-6")
+@pytest.mark.parametrize(
+    "room",
+    [{"task_fifo_messages": 2}, {"task_fifo_bytes": 2500}],
+    ids=["messages", "bytes"],
+)
+@pytest.mark.parametrize(
+    ("overflow", "arrive", "raises"),
+    [
+        ("error", [1, 2], [3, 4]),
+        ("disconnect", [1, 2], [3, 4]),
+        ("drop-newest", [1, 2], []),
+        ("drop-oldest", [3, 4], []),
+    ],
+    ids=["error", "disconnect", "drop-newest", "drop-oldest"],
+)
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_command_without_room_follows_the_policy_of_its_receiver(
+    room: dict[str, Any],
+    overflow: Overflow,
+    arrive: list[int],
+    raises: list[int],
+    *,
+    batched: bool,
+) -> None:
+    """Each that is dropped is reported to its sender."""
+    with processes(2, p0=evolve(PATIENT, **room)) as [bus, other]:
+        reader = Reader(other, overflow=overflow)
+        known(bus).deregister()
+        undelivered, over = list[Any](), list[int]()
+        sender = bus.register(
+            "sender", thread=bus.here(), on_undelivered=undelivered.append
+        )
+        with held(bus):
+            for number in range(1, 5):
+                text = str(number).ljust(1000)
+                payload = text.encode() if batched else text
+                try:
+                    sender.command("reader", payload)
+                except BusFullError:
+                    over.append(number)
+        reader.has(3)
+        settle(bus)
+
+    assert over == raises
+    assert [int(each) for each in reader.got[1:]] == arrive
+    dropped = [int(each.payload) for each in undelivered]
+    assert sorted([*dropped, *over, *arrive]) == [1, 2, 3, 4]
+    assert {type(each.error) for each in undelivered} <= {BusFullError}
 
 
 def test_commands_to_an_address_are_sent_in_batches_too(near: Bus, other: Bus) -> None:

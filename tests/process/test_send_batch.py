@@ -20,24 +20,9 @@ from tests.strikes import Blow, everywhere
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.process.account import Overflow
     from queuebroker.testing import Run
 
 # One thread.
-
-
-@clause("BUS-RELAY-6", "BUS-MSG-15")
-def test_payloads_added_before_the_batch_is_taken_are_posted_once() -> None:
-    process = Process()
-    send_batch = process.send_batch()
-    assert adds(send_batch, [b"1", b"2", b"3"]) == [b"1", b"2", b"3"]
-    assert list(process.host.inbox.items) == [send_batch]
-    process.round()
-    assert process.waiting == [b"1", b"2", b"3"]
-    assert add(send_batch, b"4")
-    process.round()
-    assert process.waiting == [b"1", b"2", b"3", b"4"]
-    all_is_given_back(process)
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
@@ -82,48 +67,6 @@ def test_a_payload_too_long_for_a_send_batch_is_not_sent_alone_either() -> None:
     assert not process.alone
 
 
-@clause("BUS-FLOW-1")
-@pytest.mark.parametrize("overflow", ["block", "drop-newest", "error", "disconnect"])
-def test_so_many_fit_as_of_others(overflow: Overflow) -> None:
-    """A payload that does not fit goes another way, which decides its outcome."""
-    process = Process(overflow, task_fifo_messages=3)
-    send_batch = process.send_batch()
-    assert [add(send_batch, b"x") for _ in range(4)] == [True] * 3 + [False]
-    process.round()
-    assert not add(send_batch, b"x")
-    assert process.relay.client.unread == 3
-    process.leave()
-    assert add(send_batch, b"x")
-    all_is_given_back(process)
-
-
-@clause("BUS-FLOW-6")
-def test_where_the_oldest_is_dropped_each_goes_by_itself() -> None:
-    process = Process("drop-oldest")
-    assert not add(process.send_batch(), b"x")
-    assert not process.host.inbox.items
-    all_is_given_back(process)
-
-
-@clause("BUS-FLOW-1")
-def test_each_payload_counts_by_its_own_length_before_any_is_refused() -> None:
-    """Room is reserved for the longest; unused room is released before a refusal."""
-    process = Process(task_fifo_bytes=2 * PAYLOAD_MAX)
-    send_batch, long = process.send_batch(), bytes(PAYLOAD_MAX)
-    assert all(add(send_batch, b"x") for _ in range(3))
-    assert [add(send_batch, long), add(send_batch, long)] == [True, False]
-    process.round()
-    assert not add(send_batch, long)
-    all_is_given_back(process)
-
-
-@clause("BUS-FLOW-1")
-def test_where_not_even_one_fits_it_goes_another_way() -> None:
-    process = Process(task_fifo_bytes=SHORT_MAX - 1)
-    assert not add(process.send_batch(), b"x")
-    assert process.post(b"x") is Admission.ACCEPTED
-
-
 @clause("BUS-FLOW-1", "BUS-MSG-16")
 @pytest.mark.parametrize(("most", "fits"), [(8, 0), (9, 1), (100, 92)])
 def test_no_more_room_is_taken_however_short_messages_must_be(
@@ -136,23 +79,6 @@ def test_no_more_room_is_taken_however_short_messages_must_be(
     assert not add(send_batch, bytes(fits + 1))
     process.round()
     assert process.waiting == [bytes(fits)]
-    all_is_given_back(process)
-
-
-@clause("BUS-FLOW-1")
-def test_no_sender_is_refused_for_the_unused_room_of_another() -> None:
-    process = Process(task_fifo_messages=4)
-    first, second = process.send_batch(), process.send_batch()
-    assert add(first, b"1")
-    assert process.relay.client.unread == 4
-    assert add(second, b"2")
-    assert process.post(b"3") is Admission.ACCEPTED
-    assert add(first, b"4")
-    assert process.post(b"5") is Admission.FULL
-    assert not add(first, b"5")
-    assert not add(second, b"5")
-    process.round()
-    assert process.waiting == [b"1", b"4", b"2", b"3"]
     all_is_given_back(process)
 
 

@@ -1,4 +1,7 @@
-"""`Threads`: threads of one process that the schedule explorer drives."""
+"""`Threads`: threads of one process that the schedule explorer drives.
+
+They are no stand-ins; only the API and the comm thread of a whole bus are missing.
+"""
 
 from __future__ import annotations
 
