@@ -27,11 +27,20 @@ class Short:
         session=SimpleNamespace(link=1),
     )
     answers_only = False
+    # The question that an answer reported as extracted; None if none did.
+    extracted: Any = None
+    refuses = False
 
     def command(self, *_: Any) -> bytes:
         return b"command"
 
-    answer = command
+    def answer(
+        self, question: Any, _: Any, *, extracted_at: float | None = None
+    ) -> bytes | None:
+        if self.refuses:
+            return None
+        self.extracted = None if extracted_at is None else question
+        return b"answer"
 
     def receive(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
         self.answers_only = answers_only
