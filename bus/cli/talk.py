@@ -133,8 +133,8 @@ def _is_taken(bus: Bus) -> bool:
     """Return True if the one command of this process was taken."""
     comm = bus._node.comm
     assert comm is not None
-    counters = comm.remote.topology.counters
-    return bool(bus._exchange.query(lambda: counters.commands_taken))
+    topology = comm.remote.topology
+    return bool(bus._exchange.query(lambda: topology.counters.commands_taken))
 
 
 def _is_under_way(bus: Bus) -> bool:

@@ -181,8 +181,18 @@ class FastPath:
         )
         return self._send(relay, outbound_run, milliseconds_left(deadline, now))
 
-    def answer(self, question: Incoming, payload: Payload) -> bytes | Batch | None:
-        """Return the frame of an answer to a command from the peer, as `command`."""
+    def answer(
+        self,
+        question: Incoming,
+        payload: Payload,
+        *,
+        extracted_at: float | None = None,
+    ) -> bytes | Batch | None:
+        """Return the frame of an answer to a command from the peer, as `command`.
+
+        extracted_at: when the task extracted the command, in seconds, if this frame is
+          to acknowledge that; None if the extraction is reported in another way.
+        """
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
         relay: Relay = question._source.mailbox
@@ -191,6 +201,8 @@ class FastPath:
         size = len(body)
         if not self._may_send(relay, source, Kind.COMMAND_RESPONSE, size):
             return None
+        if extracted_at is not None:
+            self.peer.on_answered(question, extracted_at)
         outbound_run = OutboundRun(
             Kind.COMMAND_RESPONSE,
             source,
@@ -379,9 +391,9 @@ class FastPath:
         # the peer resends the frame on the next link. All steps may be repeated.
         posts: list[Post] = []
         if answers:
-            asker, source = ends.target, relay.entry.address
+            asker = ends.target
             assert asker is not None
-            todo.append(Answer(asker, single.id, source, payload))
+            todo.append(Answer(asker, single.id, relay.entry.address, payload))
             # First: a request that is answered needs no deadline once it is extracted.
             relay.on_answer(asker, single.id)
         elif ends.audience:
@@ -509,7 +521,7 @@ def _command_in(
         ends.receipt,
         single.first,
         single.id,
-        wants_reply=bool(single.flags & WANTS_REPLY),
+        wants_reply=single.flags & WANTS_REPLY != 0,
     )
     ends.relay.users.add(target)
     ends.receipts.expect(single.first)

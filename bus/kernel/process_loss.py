@@ -93,7 +93,7 @@ class ProcessLoss:
             self._links.hang_up(link)
         master = peer.joined
         self._forget(peer, now)
-        self._topology.peers.pop(peer.key, None)
+        self._topology.remove_peer(peer)
         self._topology.on_use_ended(peer.key)
         # Not before: no search is sent to the lost process again.
         self._resolver.anywhere.review(now)

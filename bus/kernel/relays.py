@@ -438,7 +438,7 @@ class Relays:
 
     def _forget(self, relay: Relay, again: list[Incoming]) -> None:
         """Release a relay that only third parties have reported."""
-        del relay.peer.relays[relay.number]
+        relay.peer.remove_relay(relay.number)
         self.release(relay, again, final=False)
 
     # Time. An unconfirmed relay expires unless its own process confirms it in time: the

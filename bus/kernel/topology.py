@@ -57,20 +57,19 @@ class Topology:
     complain: takes a line about a violation by another process.
     trace_sink: the trace sink; None if nothing is recorded.
     horizons: the horizons of the streams to this process; None if nothing outlives it.
-    counters: counters of all messages for other processes, including lost ones.
     """
 
     __slots__ = (
         "_epochs",
         "_nonces",
         "_pings",
+        "_removed",
         "_requests",
         "ack_alarm",
         "addresses",
         "await_link",
         "complain",
         "config",
-        "counters",
         "drop_peer",
         "horizons",
         "key",
@@ -109,7 +108,7 @@ class Topology:
         self.addresses: Final = addresses
         self.outside: Final = outside
         self.peers: Final[dict[Key, Peer]] = {}
-        self.counters: Final = RelayCounters()
+        self._removed: Final = RelayCounters()  # of the peers removed so far
         self.todo: list[Action] = []
         self.timers: Final = Timers()
         self.lose: Callable[[Peer, float], None]
@@ -144,12 +143,22 @@ class Topology:
             session,
             now,
             config=self.config,
-            counters=self.counters,
             message_alarm=self.message_alarm,
         )
         self.await_link(peer)
         self.peers[key] = peer
         return peer
+
+    def remove_peer(self, peer: Peer) -> None:
+        """Remove a peer, if it is here; its relays count nothing more."""
+        if self.peers.pop(peer.key, None) is not None:
+            self._removed.add(peer.counters)
+
+    @property
+    def counters(self) -> RelayCounters:
+        """The sums of the counters of all peers, including lost ones."""
+        peers = [each.counters for each in self.peers.values()]
+        return RelayCounters().add(self._removed, *peers)
 
     def new_request(self) -> RequestId:
         """Return a request number that was never used before."""

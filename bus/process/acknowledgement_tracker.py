@@ -53,7 +53,8 @@ class AcknowledgementTracker:
         self._bytes_max: Final = length
         self._taken: Final[deque[Taken]] = deque()
         # Bytes of the messages in ``_taken``. Two threads that count at once may count
-        # too little; the acknowledgement then comes a little later.
+        # wrong until the next `take`; an acknowledgement then comes a little earlier or
+        # later.
         self._bytes: int = 0
         # Runs noted since the last `take`; older runs that a task may still be reading.
         self._reading: Final[deque[InboundRun]] = deque()
@@ -70,11 +71,11 @@ class AcknowledgementTracker:
         """
         receipt, size, taken = message._receipt, message._size, self._taken
         taken.append((receipt, message._number, 1, size))
-        self._bytes += size
+        self._bytes = length = self._bytes + size
         # Called for each message: `_is_much` is inlined unless a run is being read.
         return (
             not (self.wakes_soon or receipt.peer.acks.in_exchange)
-            or self._bytes >= self._bytes_max
+            or length >= self._bytes_max
             or len(taken) >= self._messages_max
             or (bool(self._reading) and self._is_much())
         )
@@ -112,12 +113,17 @@ class AcknowledgementTracker:
 
     # For one thread at a time, under `Rounds.hold`.
 
-    def take_single(self) -> list[Taken]:
-        """Take out the note if there is exactly one, and no run is being read."""
-        if len(self._taken) != 1 or self._reading or self._read_on:
-            return []
-        self._bytes = 0
-        return [self._taken.popleft()]
+    def is_first(self, message: Incoming) -> bool:
+        """Return True if the oldest note is that of a message."""
+        taken = self._taken
+        if not taken:
+            return False
+        first = taken[0]
+        return first[0] is message._receipt and first[1] == message._number
+
+    def take_first(self) -> None:
+        """Take out the oldest note."""
+        self._bytes -= self._taken.popleft()[3]
 
     def take(self, now: float) -> list[Taken]:
         """Take out all notes, and the messages read from runs by now."""

@@ -365,7 +365,7 @@ class CommThread:
             and self._acknowledgement_tracker.note(message)
         ):
             self._rounds.wake()
-        if self._inbound_delivery.holds(message._to):
+        if self.holds(message._to):
             self._resume_if_half_free(message._to, message._account)
 
     def on_run_progress(self, run: InboundRun) -> None:

@@ -340,11 +340,15 @@ class FastPathDriver:
     def _answer(
         self, waitable: _WaitableLink, question: Incoming, payload: Payload
     ) -> bytes | Batch | None:
-        # The answer acknowledges the question; no other frame is needed for that.
         host, tracker = question._to.host, self._acknowledgement_tracker
-        if host is not None and not host.main and (taken := tracker.take_single()):
-            self._remote.inbound_messages.on_extracted(taken, _sync.monotonic())
-        return waitable.fast_path.answer(question, payload)
+        if host is None or host.main or not tracker.is_first(question):
+            return waitable.fast_path.answer(question, payload)
+        # The answer acknowledges the question; no other frame is needed for that.
+        now = _sync.monotonic()
+        frame = waitable.fast_path.answer(question, payload, extracted_at=now)
+        if frame is not None:
+            tracker.take_first()
+        return frame
 
     def _new_waitable_link(self, peer: Peer) -> _WaitableLink | None:
         link = peer.session.link

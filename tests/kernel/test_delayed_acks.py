@@ -122,3 +122,29 @@ def test_half_a_window_of_notifications_is_urgent(count: int, size: int) -> None
     assert acks.is_due(NOW)
     acks.take(1, 1)
     assert not acks.is_urgent
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("other", ["none", "task", "control", "gap"])
+def test_an_answer_leaves_due_only_what_it_does_not_acknowledge(other: str) -> None:
+    """Then the extraction of its question is due with the rest.
+
+    other: the rest that is not acknowledged when the task answers.
+    """
+    acks = DelayedAcks(CONFIG, new_alarm())
+    if other == "task":
+        acks.on_extracted(2, 1, NOW)
+    elif other == "control":
+        acks.count_control()
+    missing = ((1, 2),) if other == "gap" else ()
+    acks.on_received(Acknowledgement(3, missing))
+
+    acks.on_answered(1, 2, NOW, 1)
+
+    assert acks.acknowledge_by(1) == ((0, 0) if missing else (2, 2))
+    assert acks.is_due(NOW + DELAY_S) is (other != "none")
+    if other == "none":
+        acks.on_link_open()  # the frame may be lost
+    [ack] = acks.take(1, 1)
+    assert isinstance(ack, Ack)
+    assert (1, 2) in ack.extracted

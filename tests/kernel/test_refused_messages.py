@@ -6,7 +6,6 @@ from typing import Any
 
 from bus.kernel.peer.peer import Peer
 from bus.kernel.peer.relay import Relay
-from bus.kernel.peer.run_queue import RelayCounters
 from bus.kernel.peer.session import Session
 from bus.kernel.streams.receipts import Receipts
 from bus.kernel.wire import Characteristics
@@ -32,7 +31,6 @@ def linked_relay() -> Relay:
         session,
         0.0,
         config=CONFIG,
-        counters=RelayCounters(),
         message_alarm=new_alarm(),
     )
     link_up(session)

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from bus.kernel.peer import peer as peer_module
 from bus.kernel.peer.peer import Peer
 from bus.kernel.peer.relay import Relay
-from bus.kernel.peer.run_queue import RelayCounters
 from bus.kernel.peer.session import Session
 from bus.kernel.trace import Trace
 from bus.kernel.wire import Ack, Batch, Characteristics, Gap
@@ -112,7 +111,6 @@ class RelayMachine(RuleBasedStateMachine):
             session,
             0.0,
             config=CONFIG,
-            counters=RelayCounters(),
             message_alarm=new_alarm(),
         )
         link_up(self.peer.session)
@@ -444,7 +442,6 @@ def test_each_of_many_requests_that_are_extracted_at_once_expires(
         session,
         0.0,
         config=config,
-        counters=RelayCounters(),
         message_alarm=new_alarm(),
     )
     link_up(session, window=300)
@@ -661,6 +658,30 @@ def test_the_bytes_under_way_leave_less_room_for_the_next_outbound_run(
 
     machine.the_window_holds()
     assert (machine.relay.under_way, machine.relay.queued) == (3, WINDOW - 3)
+
+
+@clause("BUS-FLOW-7")
+@pytest.mark.parametrize("all_", [False, True])
+def test_the_sums_of_a_peer_include_the_relays_that_it_has_lost(*, all_: bool) -> None:
+    """Also the messages that end only after the removal of their relay."""
+    machine = RelayMachine()
+    peer, relay = machine.peer, machine.relay
+    peer.relays[relay.number] = relay
+    machine.several_are_posted(1, [4] * (WINDOW + 1))
+    machine.what_may_goes()
+    relay.on_extracted(1)
+
+    if all_:
+        peer.forget()
+    else:
+        peer.depart(relay.number)
+    relay.take_unacked(lost=True)
+    relay.take_unsent()
+
+    assert not peer.relays
+    sums = peer.counters
+    assert (sums.posted, sums.taken, sums.commands_taken) == (WINDOW + 1, 1, 1)
+    assert (sums.in_doubt, sums.returned) == (WINDOW - 1, 1)
 
 
 @clause("BUS-FLOW-7")

@@ -30,11 +30,20 @@ class Short:
         acks=SimpleNamespace(in_exchange=False, is_urgent=False),
         session=SimpleNamespace(link=1),
     )
+    # The question that an answer reported as extracted; None if none did.
+    extracted: Any = None
+    refuses = False
 
     def command(self, *_: Any) -> bytes:
         return b"command"
 
-    answer = command
+    def answer(
+        self, question: Any, _: Any, *, extracted_at: float | None = None
+    ) -> bytes | None:
+        if self.refuses:
+            return None
+        self.extracted = None if extracted_at is None else question
+        return b"answer"
 
     def receive(self, data: bytes, todo: Any) -> bool:
         if data.startswith(b"+"):

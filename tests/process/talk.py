@@ -53,8 +53,8 @@ class Talk:
             self.asked += frame is not None
             return frame
 
-        def answers(short: FastPath, *about: Any) -> Any:
-            frame = answer(short, *about)
+        def answers(short: FastPath, *about: Any, **how: Any) -> Any:
+            frame = answer(short, *about, **how)
             self.went += frame is not None
             return frame
 

@@ -47,10 +47,13 @@ def is_due(acknowledgement_tracker: AcknowledgementTracker) -> bool:
     return acknowledgement_tracker.due
 
 
-def message(size: int) -> Incoming:
-    peer = SimpleNamespace(acks=SimpleNamespace(in_exchange=False))
-    receipt = SimpleNamespace(peer=peer)
-    about = SimpleNamespace(_receipt=receipt, _number=1, _size=size)
+_RECEIPT = SimpleNamespace(
+    peer=SimpleNamespace(acks=SimpleNamespace(in_exchange=False))
+)
+
+
+def message(size: int, number: int = 1) -> Incoming:
+    about = SimpleNamespace(_receipt=_RECEIPT, _number=number, _size=size)
     return cast("Incoming", about)
 
 
@@ -139,3 +142,22 @@ def test_a_run_being_read_is_checked_once_more(
     assert acknowledgement_tracker.check_at == at
     acknowledgement_tracker.take(at)
     assert acknowledgement_tracker.check_at is None
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-1")
+def test_the_note_of_an_answered_question_is_taken_out_alone(
+    acknowledgement_tracker: AcknowledgementTracker,
+) -> None:
+    """The bytes of the other notes still count."""
+    first, second = message(LENGTH - 1, 1), message(LENGTH - 1, 2)
+    assert not acknowledgement_tracker.is_first(first)
+    acknowledgement_tracker.note(first)
+    acknowledgement_tracker.note(second)
+    assert not acknowledgement_tracker.is_first(second)
+    assert acknowledgement_tracker.is_first(first)
+
+    acknowledgement_tracker.take_first()
+
+    assert not is_due(acknowledgement_tracker)
+    assert acknowledgement_tracker.note(message(1, 3))
+    assert read(acknowledgement_tracker, 0.0) == [(2, 1), (3, 1)]

@@ -97,12 +97,12 @@ def test_overdue_timers_are_handled_despite_a_long_acknowledgement_delay() -> No
     """Then the thread sleeps again."""
     slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
     with processes(2, p0=slow) as [bus, other], Holder.holding(other):
-        counters = comm_of(bus).remote.topology.counters
+        topology = comm_of(bus).remote.topology
         rounds = _counted(comm_of(bus))
         sender = bus.register("sender")
         sender.command("holder", 1)
         sender.command("holder", 2, timeout=0.05)
-        until(lambda: counters.failed == 1, "the second is too late")
+        until(lambda: topology.counters.failed == 1, "the second is too late")
         assert len(rounds) < 40
 
 

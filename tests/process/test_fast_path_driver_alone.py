@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.kernel.wire import FrameType
+from bus.process.acknowledgement_tracker import AcknowledgementTracker
 from bus.process.fast_path_driver import FastPathDriver, _WaitableLink
 from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
@@ -111,36 +112,38 @@ def test_the_comm_thread_is_woken_when_a_peer_disconnects() -> None:
 
 
 @clause("QB-ERR-9", "BUS-RELAY-9")
+@pytest.mark.parametrize("refused", [False, True])
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_an_answer_tells_that_its_question_was_taken(
-    monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
+    *, interrupted: bool, refused: bool
 ) -> None:
-    """Unless its thread may be interrupted: the note of a read takes several steps."""
-    alone = Alone()
-    taken, reported = [object()], list[object]()
-    alone.acknowledgement_tracker.take_single = lambda: taken
-    remote: Any = SimpleNamespace(
-        inbound_messages=SimpleNamespace(
-            on_extracted=lambda each, _now: reported.extend(each)
-        )
-    )
-    monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
-    host = SimpleNamespace(pending=lambda: False, ident=None, main=interrupted)
+    """Unless its thread may be interrupted: the note of a read takes several steps.
+
+    refused: the answer waits for the comm thread, and so does the note.
+    """
+    alone, notes = Alone(), AcknowledgementTracker(9, 9)
+    alone.fast_path.refuses = refused
     peer: Any = Peer()
+    place = SimpleNamespace(pending=lambda: False, ident=None, main=interrupted)
     question: Any = SimpleNamespace(
-        _to=SimpleNamespace(host=host),
+        _to=SimpleNamespace(host=place),
         _source=SimpleNamespace(mailbox=SimpleNamespace(peer=peer)),
+        _receipt=SimpleNamespace(peer=peer),
+        _number=1,
+        _size=1,
     )
-    lease: Any = LeaseOfOne()
+    notes.note(question)
+    alone.acknowledgement_tracker.is_first = notes.is_first
+    alone.acknowledgement_tracker.take_first = notes.take_first
     alone.fast_path_driver._waitable_links[peer] = _WaitableLink(
-        alone.fast_path_driver, cast("Any", alone.fast_path), lease
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", LeaseOfOne())
     )
 
     alone.fast_path_driver.answer(question, b"payload", None)
 
-    assert "full 1" in alone.calls
-
-    assert reported == ([] if interrupted else taken)
+    told = not (interrupted or refused)
+    assert alone.fast_path.extracted is (question if told else None)
+    assert bool(notes.take(0.0)) is not told
 
 
 class _NotedLease(LeaseOfOne):

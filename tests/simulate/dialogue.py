@@ -178,14 +178,19 @@ class RoundTrips(Dialogue):
         assert isinstance(frame, bytes)
         return question, frame
 
-    def take(self, frame: bytes) -> Incoming:
-        """Let the answerer receive a question and extract it."""
-        todo, now = deque[Action](), self.stage.world.now
-        assert self.back.receive(frame, now, todo)
+    def receive(self, frame: bytes) -> Incoming:
+        """Let the answerer receive a question."""
+        todo = deque[Action]()
+        assert self.back.receive(frame, self.stage.world.now, todo)
         (action,) = todo
         assert isinstance(action, Post)
         (message,) = action.messages
         assert isinstance(message, Incoming)
+        return message
+
+    def take(self, frame: bytes) -> Incoming:
+        """Let the answerer receive a question and extract it."""
+        message, now = self.receive(frame), self.stage.world.now
         taken = (message._receipt, message._number, 1, message._size)
         self.far.remote.inbound_messages.on_extracted([taken], now)
         return message

@@ -93,7 +93,7 @@ def test_a_notification_is_acknowledged_though_nothing_follows_it() -> None:
     talk.stage.soon(_ACKNOWLEDGED_S)  # until the earlier ones are acknowledged
     posted = talk.to.notifications.posted
     number = talk.near.notify(talk.notifier)
-    audience, counters = talk.to.audience, talk.to.counters
+    audience = talk.to.audience
     assert (audience.under_way, audience.unacked_bytes) == (1, 1)
     assert talk.to.notifications.posted == posted + 1
     talk.stage.soon(_ACKNOWLEDGED_S + 0.02)  # with the delays of the link
@@ -102,7 +102,7 @@ def test_a_notification_is_acknowledged_though_nothing_follows_it() -> None:
     assert (audience.under_way, audience.unacked_bytes) == (0, 0)
     assert not audience.unacked
     assert talk.to.notifications.taken == posted + 1
-    assert counters.posted == counters.ended
+    assert talk.to.counters.posted == talk.to.counters.ended
     assert talk.by.acks.due_at is None
     assert talk.to.session.outgoing.floor == talk.to.session.outgoing.next
 

@@ -52,6 +52,23 @@ def test_each_message_acknowledges_the_one_before_it() -> None:
             )
 
 
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+def test_an_answer_acknowledges_the_extraction_of_its_own_question() -> None:
+    """No other frame reports it."""
+    talk = RoundTrips()
+    for _ in range(2):
+        _, frame = talk.ask_now()
+        message, now = talk.receive(frame), talk.stage.world.now
+
+        answer = talk.back.answer(message, 7, extracted_at=now)
+
+        assert isinstance(answer, bytes)
+        assert talk.answering.ack_at is None
+        assert talk.comes_back(answer)
+        assert (talk.relay.under_way, len(talk.asking.outgoing)) == (0, 0)
+        assert talk.relay.counters.posted == talk.relay.counters.taken
+
+
 @clause("BUS-RELAY-9")
 def test_that_a_question_came_says_not_that_it_was_taken() -> None:
     """An earlier question may be answered before the next one is extracted."""
@@ -113,7 +130,8 @@ def test_an_answer_acknowledges_the_commands_before_its_question() -> None:
     assert (relay.under_way, relay.unacked_bytes, len(relay.unacked)) == (0, 0, 0)
     assert counters.taken == taken + 4
     assert counters.commands_taken == counters.taken
-    assert relay.peer.counters.taken == counters.taken
+    peer = talk.near.remote.topology.peers[talk.far.key]
+    assert peer.counters.taken == counters.taken
     assert not relay.asked
     assert not relay._unanswered
 

@@ -219,8 +219,13 @@ def test_a_sender_is_announced_though_others_send_to_more_relays(seed: int) -> N
     stage.soon()
 
     assert all(command.taken_by is not None for command in sent)
-    counters = stage.process("s2").remote.topology.counters
-    assert (counters.posted, counters.taken) == (3, 3)
+    topology = stage.process("s2").remote.topology
+    assert (topology.counters.posted, topology.counters.taken) == (3, 3)
+    for peer in list(topology.peers.values()):
+        for _ in range(2):  # the second time, it is gone
+            topology.drop_peer(peer, stage.world.now)
+    assert not topology.peers
+    assert (topology.counters.posted, topology.counters.taken) == (3, 3)
 
 
 @clause("BUS-RELAY-2", "BUS-CHAN-6")

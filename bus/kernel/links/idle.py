@@ -152,7 +152,7 @@ class IdleRelays:
         if revoked or self._relays.is_used(relay) or not self._may_go(relay):
             self._consider([relay])  # its release may have to be requested again
             return
-        del peer.relays[frame.relay]
+        peer.remove_relay(frame.relay)
         self._relays.release(relay, [], final=False)
 
     @staticmethod

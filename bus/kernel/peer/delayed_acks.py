@@ -120,6 +120,17 @@ class DelayedAcks:
         if self.controls_received - self._acked_controls >= _CONTROLS_MAX:
             self.is_urgent = True
 
+    def on_answered(self, relay: int, number: int, now: float, size: int) -> None:
+        """As `on_extracted`; the caller calls `acknowledge_by` for the task next."""
+        if (
+            self._taken
+            or self.controls_received != self._acked_controls
+            or self.received.missing
+        ):
+            self.on_extracted(relay, number, now, size)
+        else:  # the frame acknowledges everything: nothing will be due
+            self.extracted[relay] = number
+
     def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
         """Record that a task has extracted all its messages up to a number.
 
@@ -129,8 +140,9 @@ class DelayedAcks:
         would wait for room in its window.
         """
         self.extracted[relay] = number
-        size += self._taken.get(relay, 0)
-        self._taken[relay] = size
+        taken = self._taken
+        size += taken.get(relay, 0)
+        taken[relay] = size
         if self.due_at is None:
             due_at = now + self._config.ack_delay_s
             # No call here, since this is done for each message. The next tick finds out

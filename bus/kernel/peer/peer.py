@@ -16,7 +16,7 @@ from bus.kernel.peer.run_queue import AnswerBacklog, RelayCounters
 from bus.kernel.streams.receipts import Receipts
 from bus.kernel.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.model.events import BusReason
-from bus.model.message import Kind
+from bus.model.message import Incoming, Kind
 from bus.model.registration import Visibility
 from bus.model.rights import UNRESTRICTED
 
@@ -67,7 +67,7 @@ class Peer:
     message_alarm: is set for the deadline of each message in a relay.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
-    counters: counters of messages for its tasks; notifications: of notifications only.
+    notifications: the counters of the audience, and of all earlier ones.
     answers: the bound on the answers queued for it; flooded: True if they are too many.
     waiting: how many messages of each local task wait for a link, by relay number.
     """
@@ -79,6 +79,7 @@ class Peer:
         "_notified",
         "_numbers_of_departed",
         "_receipts",
+        "_removed",
         "acks",
         "active",
         "addresses",
@@ -87,7 +88,6 @@ class Peer:
         "audience",
         "bound",
         "closing",
-        "counters",
         "credentials",
         "dialling",
         "flooded",
@@ -120,13 +120,12 @@ class Peer:
         now: float,
         *,
         config: BusConfig,
-        counters: RelayCounters,
         message_alarm: Alarm,
     ) -> None:
         self.key: Final = key
         self.message_alarm: Final = message_alarm
-        self.counters: Final = RelayCounters(counters)
-        self.notifications: Final = RelayCounters(self.counters)
+        self.notifications: Final = RelayCounters()
+        self._removed: Final = RelayCounters()  # of the relays removed so far
         self.session: Final = session
         self.acks: Final = session.acks
         self.role: Role = Role.SLAVE
@@ -175,6 +174,12 @@ class Peer:
     def name(self) -> str:
         """Its name in stream tables and in text for people."""
         return "/".join(self.key)
+
+    @property
+    def counters(self) -> RelayCounters:
+        """The sums of the counters of all its relays, including removed ones."""
+        relays = [each.counters for each in self.all_relays()]
+        return RelayCounters().add(self._removed, *relays)
 
     def all_relays(self) -> list[Relay]:
         """Return its relays, including the one of its audience."""
@@ -378,6 +383,16 @@ class Peer:
         if receipts is not None and receipts.take(number, count):
             self.acks.on_extracted(relay, receipts.extracted, now, size)
 
+    def on_answered(self, question: Incoming, now: float) -> None:
+        """As `on_extracted`, for a question to which the next frame is the answer.
+
+        The relay of the asker is still in place, so this is still the same epoch.
+        """
+        relay: int = question._receipt.relay
+        receipts = self._receipts.get(relay)
+        if receipts is not None and receipts.take(question._number):
+            self.acks.on_answered(relay, receipts.extracted, now, question._size)
+
     def settle_receipts(self, may_settle: Callable[[int], bool], now: float) -> bool:
         """Count messages as extracted whose extraction was not recorded.
 
@@ -403,7 +418,15 @@ class Peer:
         self._departed[number] = None
         if len(self._departed) > _DEPARTED_MAX:
             del self._departed[next(iter(self._departed))]
-        return self.relays.pop(number, None)
+        return self.remove_relay(number)
+
+    def remove_relay(self, number: int) -> Relay | None:
+        """Remove the relay of one of its tasks, if there is one, and return it."""
+        relay = self.relays.pop(number, None)
+        if relay is not None:
+            self._removed.add(relay.counters)
+            relay.counters = self._removed  # its last messages may end only now
+        return relay
 
     def has_departed(self, number: int) -> bool:
         """Return True if it has reported that this task of its own deregistered."""
@@ -411,7 +434,8 @@ class Peer:
 
     def forget(self) -> None:
         """Forget all shared state, since the peer has forgotten it too."""
-        self.relays.clear()
+        for number in list(self.relays):
+            self.remove_relay(number)
         self.active.clear()
         self.audience.abandon()
         before = self.audience

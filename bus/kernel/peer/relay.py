@@ -86,7 +86,6 @@ class Relay(RunQueue):
 
     __slots__ = (
         "_asked_until",
-        "_totals",
         "_unanswered",
         "asked",
         "characteristics",
@@ -114,14 +113,8 @@ class Relay(RunQueue):
         *,
         config: BusConfig,
     ) -> None:
-        counters = (
-            peer.notifications
-            if characteristics is None
-            else RelayCounters(peer.counters)
-        )
+        counters = peer.notifications if characteristics is None else RelayCounters()
         super().__init__(peer, counters, config=config)
-        assert peer.counters.whole is not None
-        self._totals: Final = peer.counters, peer.counters.whole
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
@@ -239,7 +232,7 @@ class Relay(RunQueue):
         after = number + 1
         kept = ((number, after, (number, self.number, outbound_run)),)
         unacked = ((number, outbound_run),)
-        own, [whole, everything] = self.counters, self._totals
+        counters = self.counters
         # No calls below: an interrupt finds either all of these changes or none.
         peer.active[self] = None
         outgoing.kept += kept
@@ -249,9 +242,7 @@ class Relay(RunQueue):
         self.unacked_bytes += outbound_run.size
         if message is not None and message.wants_reply:
             self._unanswered[outbound_run.source, outbound_run.id] = message
-        own.posted += 1
-        whole.posted += 1
-        everything.posted += 1
+        counters.posted += 1
 
     def withdraw(self) -> None:
         """Withdraw the commands that are not yet under way, in order."""
@@ -305,7 +296,8 @@ class Relay(RunQueue):
                         self._asked_until.add((key, message._deadline))
                     del self._unanswered[key]
                     self.asked[key] = message
-        self.counters.take(taken, commands)
+        self.counters.taken += taken
+        self.counters.commands_taken += commands
 
     def on_all_extracted(self) -> None:
         """Record that the task has extracted all messages that are under way."""
@@ -319,20 +311,15 @@ class Relay(RunQueue):
             if outbound_run.kind is Kind.COMMAND:
                 commands += len(outbound_run.bodies)
         rest: deque[tuple[int, OutboundRun]] = deque()
-        own, [whole, everything] = self.counters, self._totals
+        counters = self.counters
         # No calls below: an interrupt finds either all of these changes or none.
         self.unacked = rest
         self.under_way = self.unacked_bytes = 0
-        own.taken += taken
-        whole.taken += taken
-        everything.taken += taken
+        counters.taken += taken
+        counters.commands_taken += commands
         if asked:
             self.asked |= asked
             self._unanswered = {}
-        if commands:
-            own.commands_taken += commands
-            whole.commands_taken += commands
-            everything.commands_taken += commands
 
     def is_unanswered(self, asker: Entry, number: int) -> bool:
         """Return True if a request to the task is still unanswered."""

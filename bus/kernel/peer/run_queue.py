@@ -41,7 +41,7 @@ ENDS: Final[tuple[End, ...]] = get_args(End)
 
 
 class RelayCounters(Struct, eq=False):
-    """The counters of one relay, of all relays for one process, or of all relays.
+    """The counters of one relay, or the sums of those of several relays.
 
     At every step, ``posted == ended +`` the number of messages present in the relays.
 
@@ -52,11 +52,8 @@ class RelayCounters(Struct, eq=False):
     returned: messages sent elsewhere. failed: messages that expired, found no room, or
       had no reachable addressee.
     in_doubt: messages that may or may not have been extracted.
-
-    whole: the counters that include these, and in which every change is counted too.
     """
 
-    whole: RelayCounters | None = None
     posted: int = 0
     taken: int = 0
     commands_taken: int = 0
@@ -70,27 +67,16 @@ class RelayCounters(Struct, eq=False):
         """The number of messages that are no longer in relays."""
         return sum([getattr(self, end) for end in ENDS])
 
-    def post(self, count: int) -> None:
-        """Count messages posted to a relay."""
-        counters: RelayCounters | None = self
-        while counters is not None:
-            counters.posted += count
-            counters = counters.whole
-
-    def take(self, count: int, commands: int) -> None:
-        """Count extracted messages; commands: how many of them are commands."""
-        counters: RelayCounters | None = self
-        while counters is not None:
-            counters.taken += count
-            counters.commands_taken += commands
-            counters = counters.whole
+    def add(self, *others: RelayCounters) -> RelayCounters:
+        """Add all counters of other relays, and return the sums."""
+        for name in self.__struct_fields__:
+            counts = [getattr(each, name) for each in (self, *others)]
+            setattr(self, name, sum(counts))
+        return self
 
     def end(self, how: End, count: int) -> None:
         """Count messages that are no longer in a relay."""
-        counters: RelayCounters | None = self
-        while counters is not None:
-            setattr(counters, how, getattr(counters, how) + count)
-            counters = counters.whole
+        setattr(self, how, getattr(self, how) + count)
 
 
 class _Relay(Protocol):
@@ -156,10 +142,6 @@ class RelayPeer(Protocol):
         """The traffic to and from it."""
 
     @property
-    def counters(self) -> RelayCounters:
-        """Counters of all messages for its tasks."""
-
-    @property
     def message_alarm(self) -> Alarm:
         """The alarm that is set for each deadline of a message in a relay."""
 
@@ -178,6 +160,9 @@ class RelayPeer(Protocol):
     @property
     def notifying(self) -> bool:
         """True if a notification waits for the link; it may delay other messages."""
+
+    def remove_relay(self, number: int) -> object:
+        """Remove the relay of one of its tasks, if there is one, and return it."""
 
     def announce(self, task: Entry, relay: int) -> None:
         """Introduce a task to the peer, unless the peer knows it."""
@@ -216,7 +201,8 @@ class RunQueue:
     The exchange's lock guards it.
 
     peer: the process that hosts the task.
-    counters: counters of the outcomes of the messages posted here.
+    counters: counters of the outcomes of the messages posted here. After the removal of
+      a relay, those of all removed relays of its process.
     queue: message runs not yet sent on a link; queued: the number of messages in them;
       queued_bytes: the total length of their bodies.
 
@@ -238,7 +224,7 @@ class RunQueue:
         self, peer: RelayPeer, counters: RelayCounters, *, config: BusConfig
     ) -> None:
         self.peer: Final = peer
-        self.counters: Final = counters
+        self.counters: RelayCounters = counters
         self.config: Final = config
         self.queue: deque[OutboundRun] = deque()
         self.queued: int = 0
@@ -253,7 +239,7 @@ class RunQueue:
         self.peer.active[self] = None
         self.queue += outbound_runs
         count = sum([len(outbound_run.bodies) for outbound_run in outbound_runs])
-        self.counters.post(count)
+        self.counters.posted += count
         self.queued += count
         self.queued_bytes += sum([outbound_run.size for outbound_run in outbound_runs])
         self.peer.count_queued(outbound_runs[0], count)
@@ -264,7 +250,7 @@ class RunQueue:
         self.peer.active[self] = None
         self.queue.extendleft(reversed(first))
         for outbound_run in first:
-            self.counters.post(len(outbound_run.bodies))
+            self.counters.posted += len(outbound_run.bodies)
             self.queued += len(outbound_run.bodies)
             self.queued_bytes += outbound_run.size
             self.peer.count_queued(outbound_run, len(outbound_run.bodies))

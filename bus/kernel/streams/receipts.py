@@ -44,20 +44,20 @@ class Receipts:
     def take(self, number: int, count: int = 1) -> bool:
         """Record extracted messages; return True if `extracted` has risen."""
         unread, taken = self.unread, self._taken
-        if not unread or unread[0][0] != number:
+        if not unread or (first := unread[0])[0] != number:
             # The rare case: messages extracted out of order.
             taken.update(range(number, number + count))
             return False
         while True:  # move the lower bound of the unread numbers up
             number += count
             self.extracted = number - 1
-            if number == unread[0][1]:
+            if number == first[1]:
                 unread.popleft()
             else:
-                unread[0][0] = number
-            if not (taken and unread and unread[0][0] in taken):
+                first[0] = number
+            if not (taken and unread and (first := unread[0])[0] in taken):
                 return True
-            number, count = unread[0][0], 1
+            number, count = first[0], 1
             taken.discard(number)
 
     def take_all(self) -> None:
