@@ -113,6 +113,7 @@ class FastPath:
         "_outgoing",
         "_permit",
         "_remote",
+        "_revision",
         "_sent_ends",
         "_session",
         "link",
@@ -142,8 +143,9 @@ class FastPath:
         # Of these: the maximum length on the link, in bytes, and `Single.ends`.
         self._longest: int = 0
         self._sent_ends: bytes = b""
-        # The ends of received messages, by `Single.ends` and that revision.
-        self._ends: dict[tuple[bytes, int], _Ends] = {}
+        # The ends of received messages, by `Single.ends`, all found at this revision.
+        self._ends: Final[dict[bytes, _Ends]] = {}
+        self._revision: int = -1
 
     @property
     def is_current(self) -> bool:
@@ -349,8 +351,12 @@ class FastPath:
         single = read_single(data)
         if single is None:
             return False
-        key = single.ends, self._manager.revision
-        ends = self._ends.get(key) or self._new_ends(key, single.batch(data))
+        if self._revision != self._manager.revision:
+            self._ends.clear()  # first: after an interrupt the next call repeats this
+            self._revision = self._manager.revision
+        ends = self._ends.get(single.ends) or self._new_ends(
+            single.ends, single.batch(data)
+        )
         if ends is None:
             return False
         peer, relay = self.peer, ends.relay
@@ -447,7 +453,7 @@ class FastPath:
         assert isinstance(found, Batch)
         return found.runs[0].bodies[0]
 
-    def _new_ends(self, key: tuple[bytes, int], batch: Batch | None) -> _Ends | None:
+    def _new_ends(self, key: bytes, batch: Batch | None) -> _Ends | None:
         """Look up the sender and the receivers of messages; None if rounds read them.
 
         batch: one of these messages.
@@ -485,8 +491,6 @@ class FastPath:
             ):
                 return None
             refused, receipts = FAILED, peer.receipts(target)
-        if any(each[1] != key[1] for each in self._ends):
-            self._ends.clear()
         ends = self._ends[key] = _Ends(
             stream_head(epoch, peer.session.own),
             epoch,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from bus.kernel import constants
 from bus.kernel.wire import Bye, Error, Reason
+from bus.model.events import BusReason
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
@@ -32,6 +35,26 @@ def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
     (command,) = stage.send(d, "f")
     stage.soon()
     assert command.taken_by == again.id
+
+
+@clause("BUS-DEREG-10")
+def test_the_end_of_an_idle_link_is_recorded_as_a_departure_of_its_peer() -> None:
+    """At both ends: neither process has died."""
+    stage = Stage()
+    sinks = {}
+    for name in ("s2", "s3"):
+        sinks[name] = Mock()
+        stage.process(name).remote.topology.trace_sink = sinks[name]
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+
+    f.process.deregister(f)
+    stage.soon(3 * constants.LINK_LINGER_S)
+
+    for name, other in (("s2", "s3"), ("s3", "s2")):
+        [ended] = sinks[name].link_down.mock_calls
+        assert ended.args[1:] == ("m1", other, BusReason.LEFT)
 
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
