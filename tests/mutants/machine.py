@@ -73,7 +73,8 @@ class Folder:
 
 _BUS_TESTS: Final = (
     *("tests/kernel", "tests/simulate", "tests/process", "tests/bus"),
-    "tests/features",
+    *("tests/features/machines", "tests/features/subscriptions"),
+    *("tests/features/durable", "tests/features/moving"),
 )
 FOLDERS: Final = {
     "queuebroker/channel": Folder(

@@ -44,7 +44,8 @@ def test_the_end_of_an_idle_link_is_recorded_as_a_departure_of_its_peer() -> Non
     sinks = {}
     for name in ("s2", "s3"):
         sinks[name] = Mock()
-        stage.process(name).remote.topology.trace_sink = sinks[name]
+        topology = stage.process(name).remote.topology
+        topology.trace_sink = sinks[name]  # type: ignore[misc]  # once made
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
     stage.soon()
