@@ -1,8 +1,7 @@
 """The calls and files of one command to another process: ``python -m benchmarks.hops``.
 
 ``--way`` prints the calls themselves, in order, instead of their number in each file.
-``--idle`` sets the seconds without a message before the command, 0.2 by default: after
-a longer silence the comm threads take part, and checks are made again.
+``--idle`` sets the seconds of silence before; after some, the comm threads take part.
 
 A command travels from the task's thread by way of the links to a callback in the other
 process. Every Python call on that way is recorded, in each thread of both processes,
@@ -165,13 +164,7 @@ def main(idle_s: float, *, way: bool = False) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hops")
     parser.add_argument("--way", action="store_true", help="print the calls in order")
-    parser.add_argument(
-        "--idle",
-        type=float,
-        default=_QUIET_S,
-        metavar="SECONDS",
-        help="time without a message before the command",
-    )
+    parser.add_argument("--idle", type=float, default=_QUIET_S, help="seconds before")
     parser.add_argument("--far", help=argparse.SUPPRESS)
     given = parser.parse_args()
     _be_far(given.far) if given.far else main(given.idle, way=given.way)

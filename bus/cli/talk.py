@@ -172,21 +172,21 @@ def listen(target: Target, pattern: str, count: int | None) -> None:
     now = _sync.monotonic()
     until = None if target.timeout_s is None else now + target.timeout_s
     # The callback does not print: an error that it raises would not end the verb.
-    heard: deque[Incoming] = deque()
+    incoming: deque[Incoming] = deque()
     with joined(target) as bus:
         thread = bus.here()
         listener = bus.register(
             "listener", thread=thread, visibility=Visibility.PRIVATE
         )
-        listener.subscribe(pattern, heard.append)
+        listener.subscribe(pattern, incoming.append)
         try:
             while shown != count:
                 rest_s = None if until is None else until - _sync.monotonic()
                 if rest_s is not None and rest_s <= 0:
                     break
                 thread.poll(rest_s)
-                while heard and shown != count:
-                    click.echo(_notified(target, heard.popleft()))
+                while incoming and shown != count:
+                    click.echo(_notified(target, incoming.popleft()))
                     shown += 1
         except KeyboardInterrupt:
             return  # the regular end

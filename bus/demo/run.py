@@ -205,7 +205,7 @@ def _work(
     count, paused = len(workers.names), workers.paused
     collector = Collector(bus, files=files, workers=count, paused=paused)
     two_machines = workers.outage is not None
-    heard = _listen(bus, [CABLE] if two_machines else [])
+    received = _listen(bus, [CABLE] if two_machines else [])
     workers.start(collector)
     began = _sync.monotonic()
 
@@ -221,7 +221,7 @@ def _work(
         awaited=workers.names,
         machines=others,
     )
-    for each in heard:
+    for each in received:
         on_event(each)
     elapsed = _sync.monotonic() - began
     workers.end()
@@ -240,18 +240,18 @@ def _listen(bus: Bus, others: Iterable[str]) -> Iterator[Event]:
     """
     here = bus.here("console")
     console = bus.register("console", thread=here, visibility=Visibility.PRIVATE)
-    heard: deque[Incoming] = deque()
+    received: deque[Incoming] = deque()
     seen: deque[Presence] = deque(maxlen=1)
     # A collector that is faster must wait, so that no report of progress is dropped.
-    console.subscribe(COLLECTOR, heard.append, overflow="block")
+    console.subscribe(COLLECTOR, received.append, overflow="block")
     for name in (LISTER, *others):
-        console.subscribe(name, heard.append, overflow="error")
+        console.subscribe(name, received.append, overflow="error")
     console.watch(COLLECTOR, seen.append)
 
     def listening() -> Iterator[Event]:
         while not seen or seen[0].here:
             here.poll(None)
-            while heard:
-                yield sent(heard.popleft().payload)
+            while received:
+                yield sent(received.popleft().payload)
 
     return listening()

@@ -538,4 +538,4 @@ class CommThread:
     def _on_link_aborted(self, number: int, why: str) -> None:
         link = self.remote.links.by_number.get(number)
         if link is not None:
-            self._peer_log.note(f"the link with {link.who} is aborted: {why}")
+            self._peer_log.note(f"the link with {link.peer_name} is aborted: {why}")

@@ -42,7 +42,7 @@ def outbound_run(bodies: Sequence[bytes], **fields: Any) -> OutboundRun:
 def opening(**fields: int) -> OpenStream:
     """Return the peer's OPEN_STREAM, except for the given fields."""
     usual = {"epoch": 7, "nonce": 1, "incarnation": 1, "first": 1, "window": 8}
-    return OpenStream(**(usual | {"known": 0, "last": 0, "heard": 0} | fields))
+    return OpenStream(**(usual | {"known": 0, "last": 0, "controls": 0} | fields))
 
 
 def link_up(session: Session, link: int = 1, **fields: int) -> OpenStream:

@@ -56,7 +56,7 @@ class Scene:
         self.sender: OutgoingStream[Frame] = OutgoingStream(1, window=WINDOW)
         self.receiver: IncomingStreams[Frame] = self._receiver()
         self.link: list[Frame] = []
-        self.heard_floor: int = 0
+        self.known_floor: int = 0
         # By incarnation of the receiver and epoch: the messages handed over.
         self.handed: dict[tuple[int, int], list[Frame]] = {}
         self._opened: bool = False
@@ -99,7 +99,7 @@ class Scene:
         )
         if isinstance(taken, Refusal):
             return
-        self.heard_floor = max(self.heard_floor, frame.floor)
+        self.known_floor = max(self.known_floor, frame.floor)
         self.handed.setdefault((self.incarnation, frame.epoch), []).extend(taken)
         if self._random.random() < 0.7 and frame.epoch == self.sender.epoch:
             self.sender.acknowledge(self.receiver.acknowledgement(SENDER))
@@ -132,7 +132,7 @@ class Scene:
     def _open(self) -> None:
         if not self._opened:
             self._opened = True
-            self.heard_floor = 0
+            self.known_floor = 0
             self.receiver.open(SENDER, self.sender.epoch, self.sender.floor)
 
 
@@ -168,7 +168,7 @@ def nothing_is_missing_below_the_floor(scene: Scene) -> None:
     """Applies to the floors that the receiver has received."""
     stream = _stream(scene)
     if stream is not None and stream._missing.lowest is not None:
-        assert stream._missing.lowest >= scene.heard_floor
+        assert stream._missing.lowest >= scene.known_floor
 
 
 def nothing_is_held_without_a_gap(scene: Scene) -> None:

@@ -192,7 +192,7 @@ class RelayMachine(RuleBasedStateMachine):
     def it_arrives(self, data: st.DataObject) -> None:
         last = data.draw(st.integers(self.floor - 1, self.next - 1))
         self.floor = last + 1
-        self.peer.session.on_ack(Ack(epoch=5, incarnation=2, last=last, heard=0))
+        self.peer.session.on_ack(Ack(epoch=5, incarnation=2, last=last, controls=0))
 
     @rule(data=st.data())
     def some_are_taken(self, data: st.DataObject) -> None:

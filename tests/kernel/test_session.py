@@ -182,7 +182,7 @@ def test_many_control_frames_are_acknowledged_at_once() -> None:
 
     (ack,) = one.flush(NOW)
     assert isinstance(ack, Ack)
-    assert ack.heard == 64
+    assert ack.controls == 64
 
 
 def batch_of(one: Session, source: int = 1) -> Batch:
@@ -222,7 +222,7 @@ def test_an_exchange_needs_no_ack_frame_however_long_it_is() -> None:
 
         assert batch_of(one).acknowledged == number
         assert one.flush(NOW + 1) == []
-        one.on_ack(Ack(epoch=5, incarnation=2, last=number, heard=0))
+        one.on_ack(Ack(epoch=5, incarnation=2, last=number, controls=0))
 
 
 @clause("BUS-RELAY-9")
@@ -306,7 +306,7 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
     assert isinstance(ack, Ack)
     assert (1, 1) in ack.extracted
     assert ack.acknowledgement == one.acks.received
-    assert ack.heard == one.acks.controls_received
+    assert ack.controls == one.acks.controls_received
 
 
 @clause("AMO-23")
@@ -332,13 +332,13 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
         one.acks.forget(relay)
     assert one.acks.extracted == one.acks._taken == one.acks._acked_extracted == {}
 
-    link_up(one, 2, known=5, heard=99)
+    link_up(one, 2, known=5, controls=99)
     frames = one.flush(NOW + CONFIG.ack_delay_s)
 
     assert said(frames) == [100]
     assert all(each.extracted == () for each in frames if isinstance(each, Ack))
     assert [one.is_unrelay_pending(relay) for relay in (99, 100)] == [False, True]
-    one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=100))
+    one.on_ack(Ack(epoch=5, incarnation=2, last=0, controls=100))
     assert not one.is_unrelay_pending(100)
 
 
@@ -348,7 +348,7 @@ def test_an_acknowledgement_of_unsent_control_frames_is_rejected() -> None:
     one.send_control(gone(1))
 
     with pytest.raises(WireError, match="ACK counts 2 control frames of 1 sent"):
-        one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=2))
+        one.on_ack(Ack(epoch=5, incarnation=2, last=0, controls=2))
 
 
 def test_the_time_left_is_computed_when_the_frame_is_sent() -> None:
@@ -389,7 +389,7 @@ def test_the_first_frame_on_a_link_states_how_much_has_arrived() -> None:
     one.acks.count_control()
 
     frame = one.attach(3)
-    assert (frame.last, frame.heard) == (5, 1)
+    assert (frame.last, frame.controls) == (5, 1)
 
 
 @clause("AMO-17")
@@ -441,7 +441,7 @@ def test_a_new_link_acknowledges_all_extractions_again() -> None:
 
 @clause("BUS-RELAY-10")
 @pytest.mark.parametrize(
-    ("last", "heard", "again"),
+    ("last", "controls", "again"),
     [
         (0, 0, [1, (1, [b"a"]), 2, (2, [b"b"]), 3]),
         (1, 1, [2, (2, [b"b"]), 3]),
@@ -450,7 +450,7 @@ def test_a_new_link_acknowledges_all_extractions_again() -> None:
     ],
 )
 def test_a_new_link_resends_undelivered_frames_in_their_order(
-    last: int, heard: int, again: list[object]
+    last: int, controls: int, again: list[object]
 ) -> None:
     one = session()
     link_up(one)
@@ -462,7 +462,7 @@ def test_a_new_link_resends_undelivered_frames_in_their_order(
     one.flush(NOW)
     one.detach()
 
-    frame = link_up(one, 2, known=5, last=last, heard=heard)
+    frame = link_up(one, 2, known=5, last=last, controls=controls)
 
     assert (frame.epoch, frame.known) == (5, 7)
     assert said(one.flush(NOW)) == again

@@ -121,7 +121,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
                 epoch=5,
                 incarnation=2,
                 extracted=(),
-                heard=0,
+                controls=0,
             )
         )
         expected = [each for each in expected if each.number not in arrived]

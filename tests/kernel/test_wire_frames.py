@@ -127,7 +127,7 @@ OF_EACH_TYPE: dict[type[Any], st.SearchStrategy[Any]] = {
         window=st.integers(1, 2**32 - 1),
         known=U64,
         last=U64,
-        heard=U64,
+        controls=U64,
     ),
     wire.Export: st.builds(
         wire.Export, id=REGISTRATION, name=MODULE, registered_ns=U64
@@ -184,7 +184,7 @@ OF_EACH_TYPE: dict[type[Any], st.SearchStrategy[Any]] = {
         last=st.just(2**64 - 1),
         missing=RANGES,
         extracted=st.lists(st.tuples(U32, NUMBER), max_size=9).map(tuple),
-        heard=U64,
+        controls=U64,
     ),
     OfferSlab: st.builds(
         OfferSlab, slab=U64, descriptor=U32, token=st.text(max_size=64)
@@ -339,7 +339,7 @@ def test_the_longest_frames_are_short_enough() -> None:
             last=far,
             missing=tuple(sorted(gaps))[: MISSING_MAX - 1],
             extracted=((2**32 - 1, far),) * EXTRACTED_MAX,
-            heard=far,
+            controls=far,
         ),
         Release(leases=((far, far),) * LEASES_MAX),
         wire.AddRelay(task=task, addresses=(wide,) * 8),

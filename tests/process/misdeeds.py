@@ -90,7 +90,7 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
         "acknowledged up to 77, sent up to 0",
     ),
     "acknowledges frames": (
-        lambda r: r.say(_ack(r, heard=77)),
+        lambda r: r.say(_ack(r, controls=77)),
         "ACK counts 77 control frames of 0 sent",
     ),
     "exports another's": (

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.strikes import Blow
 
 MANY = 100
-FRAME = Ack.of(Acknowledgement(1), epoch=1, incarnation=1, extracted=(), heard=0)
+FRAME = Ack.of(Acknowledgement(1), epoch=1, incarnation=1, extracted=(), controls=0)
 
 
 def sends_together(bus: Bus, sender: Task, payloads: list[bytes]) -> None:

@@ -62,11 +62,11 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
         wire.Eliminate(id=id_, name=task.name),
         Subscribe(id=request, specification="**", subscriber=task, hops=3),
         Unsubscribe(id=request),
-        wire.Ack(epoch=epoch, incarnation=me.life, last=first, heard=first),
+        wire.Ack(epoch=epoch, incarnation=me.life, last=first, controls=first),
         wire.Ack(epoch=epoch, incarnation=1, last=0, extracted=((0, 1), (1, 2))),
         wire.Batch(epoch, me.life, first, first, [words] * random.randrange(3)),
         wire.OpenStream(
-            epoch=epoch, nonce=1, incarnation=me.life, first=1, window=8, heard=first
+            epoch=epoch, nonce=1, incarnation=me.life, first=1, window=8, controls=first
         ),
     ]
 

@@ -123,14 +123,18 @@ def _plain(value: Any, here: str) -> Any:
     plain = value
     match value:
         case RegistrationId():
-            plain = f"{_who(value.machine, value.process, here)}#{value.number}"
+            plain = (
+                f"{_process_name(value.machine, value.process, here)}#{value.number}"
+            )
         case RequestId():
-            plain = f"{_who(value.machine, value.process, here)}?{value.number}"
+            plain = (
+                f"{_process_name(value.machine, value.process, here)}?{value.number}"
+            )
         case Characteristics():
             plain = f"{value.name} ({value.visibility.value}, {_plain(value.id, here)})"
         case Identity():
-            who = _who(value.machine, value.process, here)
-            plain = f"{who} ({value.role.value}, pid {value.process_id})"
+            process = _process_name(value.machine, value.process, here)
+            plain = f"{process} ({value.role.value}, pid {value.process_id})"
         case Enum():
             plain = value.value
         case tuple():
@@ -138,7 +142,7 @@ def _plain(value: Any, here: str) -> Any:
     return plain
 
 
-def _who(machine: str, process: str, here: str) -> str:
+def _process_name(machine: str, process: str, here: str) -> str:
     return process if machine == here else f"{machine}/{process}"
 
 
@@ -241,7 +245,7 @@ class FrameMonitor:
         return not self._listeners
 
     def take_frames(
-        self, who: RegistrationId, types: Collection[str], now: float
+        self, subscriber: RegistrationId, types: Collection[str], now: float
     ) -> dict[str, Any] | None:
         """Renew a listener's lease; return the frames recorded since its last call.
 
@@ -249,22 +253,24 @@ class FrameMonitor:
 
         Returns None if there are too many listeners.
         """
-        listener = self._listeners.get(who)
+        listener = self._listeners.get(subscriber)
         if listener is None:
             if len(self._listeners) >= LISTENERS_MAX:
                 return None
             listener = _Listener(frozenset(types), now + LEASE_S)
-            self._listeners = {**self._listeners, who: listener}
+            self._listeners = {**self._listeners, subscriber: listener}
         listener.types, listener.until = frozenset(types), now + LEASE_S
         frames = [listener.frames.popleft() for _ in range(len(listener.frames))]
         left_out = listener.left_out - listener.told
         listener.told += left_out
         return {"frames": frames, "left_out": left_out}
 
-    def leave(self, who: RegistrationId) -> None:
+    def leave(self, subscriber: RegistrationId) -> None:
         """Unsubscribe; does nothing if not subscribed."""
         self._listeners = {
-            each: listener for each, listener in self._listeners.items() if each != who
+            each: listener
+            for each, listener in self._listeners.items()
+            if each != subscriber
         }
 
     def review(self, now: float) -> float | None:
@@ -425,15 +431,15 @@ class MonitorLeases:
             comm = self._exchange.comm
             assert comm is not None
             self._monitor = FrameMonitor(comm.remote, _sync.wall_ns)
-        heard = self._monitor.take_frames(message._source.id, types, _sync.monotonic())
-        if heard is None:
+        frames = self._monitor.take_frames(message._source.id, types, _sync.monotonic())
+        if frames is None:
             message.respond(error=f"its frames already have {LISTENERS_MAX} listeners")
             return NOREPLY
         self._update_monitor()
         if not self._reviewing:
             self._reviewing = True
             self._manager.call_at(_sync.monotonic() + LEASE_S, self._review)
-        return heard
+        return frames
 
     def _update_monitor(self) -> None:
         """Put the monitor on the links, or take it off."""

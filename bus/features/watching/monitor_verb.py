@@ -112,7 +112,7 @@ class _FramePoller:
         self._here: Final = {each for each in known if only in {None, each}}
         self._waiting: Final[set[str]] = set()  # queried, and not answered yet
         self._silent: Final[set[str]] = set()  # already reported as silent
-        self._heard: list[dict[str, Any]] = []
+        self._received: list[dict[str, Any]] = []
         self._thread: Final = bus.here()
         self._task: Final = bus.register(
             "monitor", thread=self._thread, visibility=Visibility.PRIVATE
@@ -141,8 +141,8 @@ class _FramePoller:
             if end <= at:
                 break
             self._thread.poll(min(end, until or math.inf) - at)
-        heard, self._heard = self._heard, []
-        return sorted(heard, key=lambda each: int(each["at_ns"]))
+        received, self._received = self._received, []
+        return sorted(received, key=lambda each: int(each["at_ns"]))
 
     def close(self) -> None:
         """Let all processes stop recording for this one."""
@@ -169,9 +169,9 @@ class _FramePoller:
             return  # the next round queries it again
         self._silent.discard(process)
         frames, left_out = response.payload["frames"], response.payload["left_out"]
-        self._heard += [{"process": process, **each} for each in frames]
+        self._received += [{"process": process, **each} for each in frames]
         if left_out:
-            self._heard.append(
+            self._received.append(
                 {"process": process, "at_ns": _sync.wall_ns(), "left_out": left_out}
             )
 

@@ -295,7 +295,7 @@ class Link:
         self.credentials: Final = credentials
 
     @property
-    def who(self) -> str:
+    def peer_name(self) -> str:
         """The name of the process at the other end; preferably as it states it."""
         if self.identity is not None:
             return f"{self.identity.machine}/{self.identity.process}"

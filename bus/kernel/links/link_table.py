@@ -133,8 +133,9 @@ class LinkTable:
             each for each in self.by_number.values() if each.state is LinkState.ACCEPTED
         ]
         if len(silent) > constants.UNAUTHENTICATED_LINKS:
+            name, count = silent[0].peer_name, len(silent)
             self._topology.complain(
-                f"the link with {silent[0].who} is closed: too many: {len(silent)}"
+                f"the link with {name} is closed: too many: {count}"
             )
             self.hang_up(silent[0])
 
@@ -337,7 +338,7 @@ class LinkTable:
         parted = BusReason.DIED if mid_io else BusReason.LEFT
         if why:
             parted = BusReason.GIVEN_UP
-            why = f"the link with {link.who} was closed by the peer: {why}"
+            why = f"the link with {link.peer_name} was closed by the peer: {why}"
             self._topology.complain(why)
         if link.peer is None:
             failure = DialFailure(why or "the link was closed before HELLO's answer")
@@ -347,7 +348,7 @@ class LinkTable:
     def on_violation(self, link: Link, error: WireError, now: float) -> None:
         """Close a link whose peer violates the protocol (BUS-WIRE-4)."""
         words = Error(reason=Reason.WIRE, text=str(error)[:_WORDS_MAX])
-        self._topology.complain(f"the link with {link.who} is closed: {error}")
+        self._topology.complain(f"the link with {link.peer_name} is closed: {error}")
         self._topology.send(link.id, words)
         self.drop(link, now)
 

@@ -233,7 +233,7 @@ class DelayedAcks:
                 epoch=epoch,
                 incarnation=incarnation,
                 extracted=part,
-                heard=self.controls_received,
+                controls=self.controls_received,
             )
             for part in parts
         ]

@@ -124,7 +124,7 @@ class Session:
             window=constants.STREAM_WINDOW,
             known=self.their_epoch or remembered,
             last=self.acks.received.next - 1,
-            heard=self.acks.controls_received,
+            controls=self.acks.controls_received,
         )
 
     def detach(self) -> None:
@@ -138,7 +138,7 @@ class Session:
         self.acks.received = has
         if frame.known == self.epoch:
             self.outgoing.acknowledge(Acknowledgement(frame.last + 1))
-            self._forget_controls(frame.heard)
+            self._forget_controls(frame.controls)
         self.ready = True
         self.acks.on_link_open()
         # Resend everything in its original order: the frame that introduces a task
@@ -306,7 +306,7 @@ class Session:
             WireError: the peer acknowledges something that was never sent.
         """
         self.outgoing.acknowledge(ack.acknowledgement)
-        self._forget_controls(ack.heard)
+        self._forget_controls(ack.controls)
 
     @property
     def ack_at(self) -> float | None:

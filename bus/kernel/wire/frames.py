@@ -226,9 +226,10 @@ class Bye(ControlFrame, frozen=True, kw_only=True):
 
 MISSING_MAX: Final = 128  # gaps in an ACK
 EXTRACTED_MAX: Final = 256  # relays in an ACK
+_KEYS: Final = {"controls": "heard"}  # the key on the wire stays (BUS-WIRE-2)
 
 
-class OpenStream(ControlFrame, frozen=True, kw_only=True):
+class OpenStream(ControlFrame, frozen=True, kw_only=True, rename=_KEYS):
     """The start of a stream, or its continuation over this link (BUS-RELAY-10).
 
     epoch: of its numbers (AMO-16); nonce: random, distinguishes rivals (AMO-17).
@@ -237,7 +238,7 @@ class OpenStream(ControlFrame, frozen=True, kw_only=True):
     window: how many numbers may be outstanding (AMO-13).
     known: the newest epoch known of the process that gets this frame; 0 for none. If it
       is greater than that process's own, that process takes a greater one (AMO-17).
-    last: the greatest number received in that epoch; heard: how many control frames
+    last: the greatest number received in that epoch; controls: how many control frames
       were received. All later ones are sent again, in their original order.
     """
 
@@ -249,10 +250,10 @@ class OpenStream(ControlFrame, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, lt=2**32)]
     known: U64 = 0
     last: U64 = 0
-    heard: U64 = 0
+    controls: U64 = 0
 
 
-class Ack(ControlFrame, frozen=True, kw_only=True):
+class Ack(ControlFrame, frozen=True, kw_only=True, rename=_KEYS):
     """The receipt of a stream's messages, and their extraction by tasks (BUS-RELAY-9).
 
     epoch: the newest epoch known of the stream's sender, also in answer to a superseded
@@ -262,7 +263,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
     missing: as in the `Acknowledgement` (AMO-23).
     extracted: relays of the acknowledger's tasks, with the last number that each took;
       relay 0 stands for all subscribers there (BUS-RELAY-7).
-    heard: how many control frames were received; the sender may drop these.
+    controls: how many control frames were received; the sender may drop these.
     """
 
     type = FrameType.ACK
@@ -273,7 +274,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
     extracted: Annotated[
         tuple[tuple[U32, Number], ...], Meta(max_length=EXTRACTED_MAX)
     ] = ()
-    heard: U64 = 0
+    controls: U64 = 0
 
     def __post_init__(self) -> None:
         below = 0
@@ -294,7 +295,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
         epoch: int,
         incarnation: int,
         extracted: tuple[tuple[int, int], ...] = (),
-        heard: int = 0,
+        controls: int = 0,
     ) -> Ack:
         """Return the ACK for the state of a receiver.
 
@@ -310,7 +311,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
             last=stop - 1,
             missing=has.missing[:MISSING_MAX],
             extracted=extracted,
-            heard=heard,
+            controls=controls,
         )
 
     @property
