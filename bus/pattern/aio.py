@@ -147,7 +147,7 @@ class SpSocket(Face[S], Generic[S, M]):
 
         Does not wait.
         """
-        self._plain.close()
+        self._plain._node.close()
 
 
 class BusSocket(SpSocket[bus_socket.BusSocket, bytes]):

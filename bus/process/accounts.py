@@ -26,7 +26,6 @@ from bus.kernel.trace import dropped_by
 from bus.model.message import Incoming, Kind
 from bus.process.account import Admission
 from bus.process.send_batch import SendBatch
-from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
@@ -325,12 +324,10 @@ class RelayAccount(BatchRoom):
 
     __slots__ = (
         "_in_inbox",
-        "_lock",
         "_moved",
         "_moved_bytes",
         "_refuse",
         "_taken",
-        "undelivered",
     )
 
     def __init__(
@@ -352,10 +349,6 @@ class RelayAccount(BatchRoom):
         self._in_inbox: deque[Incoming] | None = (
             deque() if overflow == "drop-oldest" else None
         )
-        # Guards the next counter, which any thread increments: remote commands that
-        # were not delivered, and whose senders cannot be notified.
-        self._lock: Final[_thread.LockType] = _sync.Lock()
-        self.undelivered: int = 0
 
     # The account.
 
@@ -451,19 +444,14 @@ class RelayAccount(BatchRoom):
     def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
-        """Report a failed delivery to the asking task; count a failed command."""
+        """Report a failed delivery to the asking task."""
         if message._report is not None:
             return  # called again after an interrupt
         if message._trace is not None:
             message._trace.record_failed(error, reason, told=message.wants_reply)
         if message.wants_reply:
             self._refuse(message, error)
-            message._report = error
-        elif message.kind is Kind.COMMAND:
-            with self._lock:
-                # No call between these lines: an interrupt finds both changes or none.
-                self.undelivered += 1
-                message._report = error
+        message._report = error  # last
 
     def on_overflow(self, message: Incoming) -> None:
         """Do nothing: a task under `disconnect` is disconnected in its own process."""

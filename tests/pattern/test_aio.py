@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import BusyError
-from bus.pattern import BusSocket, PairSocket, RawBusSocket, SocketConfig, aio, device
+from bus.pattern import (
+    BusSocket,
+    PairSocket,
+    RawBusSocket,
+    SocketConfig,
+    aio,
+    device,
+    sp_socket,
+)
 from queuebroker.errors import (
     BrokerClosedError,
     ReceiveTimeoutError,
@@ -163,6 +171,17 @@ def test_async_with_closes_the_socket() -> None:
     with aio.wrap(PairSocket()) as face_of_a_pair:
         pass
     assert face_of_a_pair.closed
+
+
+def test_a_close_does_not_wait_for_the_thread_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    socket = BusSocket()
+    monkeypatch.setattr(sp_socket, "await_background_end", pytest.fail)
+
+    aio.wrap(socket).close()
+
+    assert socket.closed
 
 
 @clause("BP-14")
