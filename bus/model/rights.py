@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from bus.errors import AccessDeniedError
 from bus.model.address import SYSTEM
@@ -36,11 +37,17 @@ class Rights(Struct, frozen=True, kw_only=True):
 
     register: names that its tasks may have. command: tasks it may send commands to.
     subscribe: tasks that it may subscribe to, and whose presence it may watch.
+    whole: True if nothing is denied by name; derived from the others.
     """
 
     register: tuple[Specification, ...] | None = None
     command: tuple[Specification, ...] | None = None
     subscribe: tuple[Specification, ...] | None = None
+    whole: bool = True
+
+    def __post_init__(self) -> None:
+        whole = self.register is self.command is self.subscribe is None
+        force_setattr(self, "whole", whole)
 
     def may_register(self, name: str, process: str) -> bool:
         """Return True if a task of a process may have a name.
@@ -56,11 +63,6 @@ class Rights(Struct, frozen=True, kw_only=True):
     def may_subscribe(self, name: str) -> bool:
         """Return True if the process may subscribe to a task."""
         return _means(self.subscribe, name)
-
-    @property
-    def whole(self) -> bool:
-        """True if nothing is denied by name."""
-        return self.register is self.command is self.subscribe is None
 
 
 def _means(patterns: tuple[Specification, ...] | None, name: str) -> bool:
