@@ -30,7 +30,7 @@ QUICK: Final = {
     )
 }
 _SURVEY_S: Final = 300.0
-_TESTS_S: Final = 10.0  # of the tests of one mutant, in all
+_TESTS_S: Final = 20.0  # of the tests of one mutant, in all
 _TEST_S: Final = 3.0  # of one test
 
 

@@ -75,6 +75,7 @@ _BUS_TESTS: Final = (
     *("tests/kernel", "tests/simulate", "tests/process", "tests/bus"),
     *("tests/features/machines", "tests/features/subscriptions"),
     *("tests/features/durable", "tests/features/moving"),
+    "tests/features/memory/test_long_fast_path.py",
 )
 FOLDERS: Final = {
     "queuebroker/channel": Folder(
