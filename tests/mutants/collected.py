@@ -117,7 +117,12 @@ class Collected:
                 self._end(file, f"there is no test {test}")
             called.clear()
             began = time.monotonic()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            try:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            except KeyboardInterrupt:  # that of the test itself, by a mutant
+                self._failed.add(test)
+                if self._file is not None:
+                    self._end(self._file)
             if test in self._passed and test not in self._failed:
                 self._passed[test] = Ran(time.monotonic() - began, frozenset(called))
         self._end(file)
