@@ -20,6 +20,7 @@ from queuebroker.sockets.descriptors import Described, close_all
 from queuebroker.sockets.errors import PeerLostError, ProtocolError, RemoteError
 from queuebroker.sockets.frames import Credit, Goodbye, Messages, Pong
 from queuebroker.sockets.protocol import Lost
+from queuebroker.sockets.read_owner import OPEN
 from queuebroker.waiting.parking import WaitList
 
 if TYPE_CHECKING:
@@ -40,13 +41,22 @@ class Inbox(CircularBufferQueue[Message]):
 
     The holder of the read lease need not be on a wait list. It sleeps at the socket;
     `wake_all_locked` wakes it, for instance when the connection ends.
+
+    pull_until: number of the last message that the caller may pull itself, with nothing
+      to do but to count it; 0 if none.
+
+    Invariant, true whenever the lock is free:
+    I3. messages up to ``pull_until`` are here, each is plain bytes, and no credit is
+        due before the last of them; no thread waits for a message, no descriptor shows
+        that one is here, and both sides are open.
     """
 
-    __slots__ = ("_read_owner",)
+    __slots__ = ("_read_owner", "pull_until")
 
     def __init__(self, capacity: int, link: Link) -> None:
         super().__init__(capacity, lock=link.lock)
         self._read_owner: ReadOwner = link.read_owner
+        self.pull_until: int = 0
 
     def extend_locked(self, messages: Sequence[Message]) -> None:
         """Store messages that arrived together, and wake one waiting receiver."""
@@ -56,6 +66,7 @@ class Inbox(CircularBufferQueue[Message]):
 
     def pull_run_locked(self, most: int) -> list[Message]:
         """Remove the oldest messages, ``most`` at most."""
+        self.pull_until = 0  # first: a signal handler may receive within a call below
         messages = self._messages
         if most >= len(messages):
             taken = list(messages)
@@ -285,8 +296,33 @@ class SocketConnection(QueueConnection):
             inbox.arrived.wake_one()
         if self.readiness[self.side] is not None:
             self.refresh_locked(self.side)
+        elif messages:
+            self._permit_pulls_locked()
         assert not isinstance(message, tuple)  # unobserved
         return message
+
+    def _permit_pulls_locked(self) -> None:
+        """Let callers pull the next messages, as far as nothing else is due."""
+        inbox, protocol = self._inbox, self.link.protocol
+        if (
+            protocol.arrived < protocol.receivable
+            and self.closed == OPEN
+            and not (inbox.arrived or protocol.descriptors)
+        ):
+            left = (protocol.capacity - 1) // 2 - protocol.taken  # until credit is due
+            inbox.pull_until = inbox._pulled + min(len(inbox._messages), left)
+
+    def revoke_locked(self) -> None:
+        """Let each message take all of its steps again, since something has changed."""
+        self._inbox.pull_until = self.link.protocol.gather_until = 0
+
+    def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
+        self.revoke_locked()
+        super().flag_closed_locked(side, error)
+
+    def refresh_locked(self, side: Side) -> None:
+        self._inbox.pull_until = 0  # a message has arrived, or a descriptor was made
+        super().refresh_locked(side)
 
     def grab_run_locked(self, most: int) -> list[bytes] | None:
         """Receive up to ``most`` messages that are here; None: use the tables."""
@@ -346,6 +382,7 @@ class SocketConnection(QueueConnection):
         )
 
     def recover_locked(self) -> None:
+        self.revoke_locked()
         link = self.link
         protocol = link.protocol
         if not (link.mid_io or self.closed[0] or self.closed[1]):
@@ -372,6 +409,7 @@ class SocketConnection(QueueConnection):
         """Mark the peer as lost: no thread runs the driver; ``lock`` is a new lock."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock
+        self.revoke_locked()
         remote = other_side(self.side)
         self.outbound.lose_locked()
         self.closed[remote] = True

@@ -6,6 +6,7 @@ the driver writes the rest.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from queuebroker import _net, _sync
@@ -22,11 +23,22 @@ if TYPE_CHECKING:
     from queuebroker.sockets.protocol import Protocol
     from queuebroker.sockets.served_socket import Host
 
-__all__ = ["LinkWriter"]
+__all__ = ["GATHERED_BYTES_MAX", "LinkWriter"]
 
 # How long a peer may still take the unsent bytes after the protocol has ended, in
 # seconds, if no option sets it.
 LAST_S: Final = 20.0
+
+# Messages of at most this many bytes are gathered if each is sent within `_QUICK_S` of
+# the one before, after so many of these. A thread that sends a few messages in a row
+# writes each at once.
+GATHERED_BYTES_MAX: Final = 512
+_GATHERED_MAX: Final = 128  # messages that share a write
+_QUICK_S: Final = 5e-5
+_QUICK_SENDS: Final = 8
+_QUICK_SENDS_MAX: Final = 64
+# A message is gathered for about this long at most, in seconds.
+_FLUSH_S: Final = 1e-3
 
 
 class LinkWriter(ServedSocket):
@@ -36,7 +48,8 @@ class LinkWriter(ServedSocket):
     over, and until ``closed``:
     I1. the driver waits for the socket to be writable, ``read_owner.blocked``, exactly
         while ``_unsent`` has pieces.
-    I2. while nothing is unsent, the protocol has no output left to write.
+    I2. while nothing is unsent, the protocol has no output left to write, except
+        gathered messages. While it has some, ``_flush_is_due``.
     I3. ``mid_io`` is false. It is true while only the caller holds some bytes: until
         they are in the protocol, or the socket, and handled. If an interrupt is raised
         in between, the position in the stream is unknown, and `Link.recover_locked`
@@ -50,8 +63,12 @@ class LinkWriter(ServedSocket):
     __slots__ = (
         "_farewell_s",
         "_flags",
+        "_flush_is_due",
+        "_gatherings",
         "_leaving",
         "_opening",
+        "_quick_sends",
+        "_sent_at",
         "_write_failed",
         "mid_io",
         "piecewise",
@@ -85,6 +102,14 @@ class LinkWriter(ServedSocket):
         self._farewell_s = farewell_s
         # The error of the write that failed: nothing reaches the peer after it.
         self._write_failed: OSError | None = None
+        # When the last message was sent, and how many before it were sent soon after
+        # each other; a pause halves that number.
+        self._sent_at: float = 0.0
+        self._quick_sends: int = 0
+        # How often messages were gathered; True while the driver has a call to
+        # `_flush_gathered`.
+        self._gatherings: int = 0
+        self._flush_is_due: bool = False
 
     def secure_locked(self, secured: Socket) -> None:
         """Continue over TLS, on the same descriptor."""
@@ -100,6 +125,7 @@ class LinkWriter(ServedSocket):
             protocol.data_to_send()
         if not (
             protocol.outgoing
+            or protocol.gathered
             or self._unsent.pieces
             or self.read_owner.blocked
             or protocol.ended
@@ -143,9 +169,14 @@ class LinkWriter(ServedSocket):
                 return
 
     def post_locked(self, message: bytes) -> None:
-        """Send one message; the peer must have room for it."""
-        self.read_owner.sent_since_sleep = True
+        """Send one message; the peer must have room for it.
+
+        Over a background driver, the message may be gathered: see `_gather_locked`.
+        """
         protocol = self.protocol
+        if self.driver.background and self._gather_locked(message):
+            return
+        self.read_owner.sent_since_sleep = True
         if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
             protocol.send_message(message)
             self.flush_locked()
@@ -164,6 +195,53 @@ class LinkWriter(ServedSocket):
             self._unsent.pieces.append(memoryview(data)[sent:])
             self.read_owner.block_locked(True)
         self.mid_io = False
+
+    def _gather_locked(self, message: bytes) -> bool:
+        """Gather a message; return False if it must be written at once.
+
+        Many short messages in quick succession share a write. Their sender continues
+        without this call until `Protocol.gather_until`.
+        """
+        protocol, now = self.protocol, _sync.monotonic()
+        is_quick, self._sent_at = now - self._sent_at < _QUICK_S, now
+        if protocol.gathered:  # as many as may share a write
+            self.flush_locked()
+            is_quick, self._quick_sends = True, _QUICK_SENDS_MAX
+        elif not is_quick:
+            self._quick_sends //= 2
+        elif self._quick_sends < _QUICK_SENDS_MAX:
+            self._quick_sends += 1
+        if (
+            not is_quick
+            or self._quick_sends <= _QUICK_SENDS
+            or len(message) > GATHERED_BYTES_MAX
+            or protocol.limit < GATHERED_BYTES_MAX
+            or self._unsent.pieces
+            or protocol.outgoing
+        ):
+            return False
+        self._gatherings += 1
+        if not self._flush_is_due:
+            # Before the message: an interrupt in between must not leave it unwritten.
+            self.driver.call(partial(self._flush_gathered, self._gatherings), self)
+            self._flush_is_due = True
+        protocol.begin_gathering(message, _GATHERED_MAX)
+        return True
+
+    def _flush_gathered(self, gatherings: int) -> None:
+        """Write the gathered messages, unless their sender goes on and does that.
+
+        gatherings: their number at the time of the last such check.
+        """
+        with self.lock:
+            if self._gatherings != gatherings:
+                # Two threads that alternate for each write would take longer than it.
+                again = partial(self._flush_gathered, self._gatherings)
+                self.driver.at(_sync.monotonic() + _FLUSH_S, again, self)
+                return
+            self._flush_is_due = False
+            self.flush_locked()
+        self.settle()
 
     def post_fds_locked(self, message: bytes, fds: list[int]) -> None:
         """Send one message, then close its descriptors; the peer must have room."""

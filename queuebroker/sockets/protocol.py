@@ -86,6 +86,9 @@ class Protocol:
     arrived: messages that arrived, and so the number of the last one.
     receivable: number of the last message for which there is room here.
     taken: messages that were received here, and for which no credit was returned.
+    gathered: messages sent, and not yet in a frame; `data_to_send` makes one of them.
+    gather_until: number of the last message that the caller may add to ``gathered``
+      itself, with one more ``sent``; 0 if none.
     outgoing: the bytes to send; `data_to_send` takes them.
     reader: the frames in the bytes that arrive.
     lease_s: the silence after which the peer is lost, in seconds; None: no limit.
@@ -104,6 +107,8 @@ class Protocol:
         "arrived",
         "capacity",
         "descriptors",
+        "gather_until",
+        "gathered",
         "lease_s",
         "limit",
         "outgoing",
@@ -133,6 +138,8 @@ class Protocol:
         self.arrived: int = 0
         self.receivable: int = 0
         self.taken: int = 0
+        self.gathered: list[bytes] = []
+        self.gather_until: int = 0
         self.outgoing: list[bytes] = [] if hello is None else [frames.encode(hello)]
         self.reader: FrameReader = reader or FrameReader()
         self.lease_s: float | None = lease_s
@@ -190,6 +197,19 @@ class Protocol:
             self.reader.unanswered = False
         self.sent += count
 
+    def begin_gathering(self, message: bytes, most: int) -> None:
+        """Send a message, and permit that ``most`` in all are gathered with it.
+
+        The peer must have room for the message.
+        """
+        self._send(_SEND_MESSAGES)
+        until = min(self.sendable, self.sent + most)
+        if not self.sent:
+            self.reader.unanswered = False
+        self.gather_until = until
+        self.sent += 1
+        self.gathered.append(message)
+
     def credit(self, count: int) -> None:
         """Record that ``count`` messages were received here.
 
@@ -214,6 +234,8 @@ class Protocol:
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to write, in order; the protocol does not keep them."""
+        if self.gathered:
+            self._frame_gathered()
         out, self.outgoing, self._pongs = self.outgoing, [], 0
         return out
 
@@ -400,7 +422,21 @@ class Protocol:
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
 
+    def _frame_gathered(self) -> None:
+        """Put the gathered messages into a frame, before anything else is sent."""
+        self.gather_until = 0
+        gathered, first = self.gathered, self.sent - len(self.gathered) + 1
+        if len(gathered) == 1:  # the peer reads such a frame in one step
+            frame = frames.encode_message(first, gathered[0])
+        else:
+            frame = frames.encode_run(first, gathered)
+        # No call: see above.
+        self.outgoing += (frame,)
+        self.gathered = []
+
     def _send(self, act: Act, *parts: bytes) -> None:
+        if self.gathered:
+            self._frame_gathered()
         following = TRANSITIONS.get((self.state, act))
         if following is None:
             msg = f"cannot {act.name.lower()} while {self.state.value}"

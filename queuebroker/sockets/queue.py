@@ -18,9 +18,11 @@ from queuebroker.channel.receive_attempt import Take
 from queuebroker.channel.side import Side
 from queuebroker.channel.status import DONE, Verdict
 from queuebroker.errors import ReceiveTimeoutError
-from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.connection import Inbox, SocketConnection
 from queuebroker.sockets.descriptors import Described, duplicates
+from queuebroker.sockets.link_writer import GATHERED_BYTES_MAX
 from queuebroker.sockets.peer import Peer
+from queuebroker.sockets.protocol import Protocol
 from queuebroker.sockets.read_owner import OPEN
 from queuebroker.waiting.parking import PENDING, Pending, Wait, wait_for
 
@@ -40,11 +42,14 @@ class SocketMessageQueue(LockedMessageQueue):
     action of the peer takes effect here when its frame has arrived.
     """
 
-    __slots__ = ("_socket_connection",)
+    __slots__ = ("_arrived", "_protocol", "_socket_connection")
 
     def __init__(self, connection: SocketConnection, side: Side) -> None:
         super().__init__(connection, side)
         self._socket_connection: SocketConnection = connection  # with its exact type
+        # Looked up once, for each message.
+        self._arrived: Inbox = connection.inbox
+        self._protocol: Protocol = connection.link.protocol
 
     @property
     def peer(self) -> Peer:
@@ -82,11 +87,27 @@ class SocketMessageQueue(LockedMessageQueue):
             ValueError: more descriptors than this connection takes.
             OSError: one of them is no descriptor.
         """
-        connection = self._socket_connection
-        link = connection.link
-        protocol = link.protocol
+        connection, protocol = self._socket_connection, self._protocol
         # The common arguments, by identity: the steps for any others are right for them
         # too, and only take longer.
+        if (
+            protocol.sent < protocol.gather_until  # checked again under the lock
+            and type(data) is bytes
+            and offset is _ZERO
+            and length is None
+            and not fds
+            and len(data) <= GATHERED_BYTES_MAX
+        ):
+            if timeout is not None and timeout is not _ZERO:
+                deadline_after(timeout)  # a wrong one is an error in every state
+            with connection.lock:
+                sent = protocol.sent
+                if sent < protocol.gather_until:
+                    # The call comes last: an interrupt finds both changes or none.
+                    protocol.sent = sent + 1
+                    protocol.gathered.append(data)
+                    return
+        link = connection.link
         if (
             type(data) is not bytes
             or offset is not _ZERO
@@ -150,6 +171,19 @@ class SocketMessageQueue(LockedMessageQueue):
         return message, ()
 
     def receive(self, timeout: float | None = None) -> bytes:
+        inbox = self._arrived
+        if inbox._pulled < inbox.pull_until:  # checked again under the lock
+            if timeout is not None:
+                deadline_after(timeout)  # a wrong one is an error in every state
+            with self._socket_connection.lock:
+                pulled = inbox._pulled
+                if pulled < inbox.pull_until:
+                    message = inbox._messages[0]
+                    # No call between these: no interrupt can separate them.
+                    del inbox._messages[0]
+                    inbox._pulled = pulled + 1
+                    self._protocol.taken += 1
+                    return message  # type: ignore[return-value]  # I2 of `Inbox`
         message = self._take(timeout)
         return message if type(message) is bytes else bytes(message)
 
@@ -179,6 +213,7 @@ class SocketMessageQueue(LockedMessageQueue):
                         )
                     ):
                         leased = True
+                        link.flush_locked()  # the wait may be for the answer
                         connection._inbox.arrived.enlist(sleeper)
                 except BaseException:
                     connection.recover_locked()
@@ -246,6 +281,7 @@ class SocketMessageQueue(LockedMessageQueue):
         leased = False
         try:
             with connection.lock:
+                connection.link.flush_locked()  # the peer may wait for these
                 socket, closed = connection.link.socket, connection.closed
                 leased = read_owner.lease_locked(socket, closed) is not None
             if leased:

@@ -7,6 +7,7 @@ never half a frame.
 
 from __future__ import annotations
 
+import math
 import signal
 import struct
 import threading
@@ -17,7 +18,7 @@ import pytest
 
 from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
 from queuebroker._net import sleeper as sleeper_module
-from queuebroker.sockets import PeerLostError, SocketMessageQueue
+from queuebroker.sockets import PeerLostError, SocketMessageQueue, link_writer
 from specs.clauses import clause
 from tests.sockets.support import connections, let_nobody_read
 from tests.strikes import everywhere
@@ -112,6 +113,81 @@ def test_a_send_that_is_interrupted(pair: Callable[[], Ends], message: bytes) ->
     everywhere(case)
 
     assert {(False, 0), (False, 1)} <= seen
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_gathered_send_that_is_interrupted(
+    pair: Callable[[], Ends], before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is sent or not; those gathered before it are sent in any case."""
+    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    monkeypatch.setattr(link_writer, "_QUICK_SENDS", 0)
+    messages = [b"1", b"2"][: before + 1]
+    seen = set()
+
+    def case(interrupted: Blow) -> None:
+        local, remote = pair()
+        for message in messages[:before]:
+            local.send(message)
+        interrupted(lambda: local.send(messages[-1]))
+        ended, received = check(local, remote)
+        assert received in (messages[:before], messages) or ended
+        seen.add((ended, len(received)))
+
+    everywhere(case)
+
+    assert {(False, before), (False, before + 1)} <= seen
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@clause("QB-ERR-9")
+def test_a_write_of_gathered_messages_that_is_interrupted(
+    pair: Callable[[], Ends], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    monkeypatch.setattr(link_writer, "_QUICK_SENDS", 0)
+    messages = [b"1", b"2"][:most]
+
+    def case(interrupted: Blow) -> None:
+        local, remote = pair()
+        local._socket_connection.link._flush_is_due = True  # the driver does not help
+        for message in messages:
+            local.send(message)
+        interrupted(lambda: local.ping(0))
+        lost(lambda: local.ping(LIMIT_S))
+        local._socket_connection.link._flush_is_due = False
+        ended, received = check(local, remote)
+        assert received == messages or ended
+
+    everywhere(case)
+
+
+@clause("QB-ERR-9")
+def test_a_receive_of_a_message_that_arrived_with_others_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes the message or nothing, and returns the credit for it."""
+    seen = set()
+    with connections(monkeypatch, 16) as pair:
+
+        def case(interrupted: Blow) -> None:
+            local, remote = pair()
+            remote.send_many([b"1", b"2", b"3"])
+            assert local.ping(LIMIT_S)
+            assert local.receive() == b"1"
+            taken: list[bytes] = []
+            interrupted(lambda: taken.append(local.receive()))
+            rest = [local.receive(timeout=LIMIT_S)]
+            while rest[-1] != b"3":
+                rest.append(local.receive(timeout=LIMIT_S))
+            assert taken + rest in ([b"2", b"3"], [b"3"])
+            seen.add(len(taken + rest))
+            protocol = local._socket_connection.link.protocol
+            assert (protocol.taken, protocol.owed) == (3, 3)
+
+        everywhere(case)
+    assert seen == {1, 2}
 
 
 @clause("QB-ERR-9")

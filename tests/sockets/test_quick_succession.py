@@ -1,0 +1,523 @@
+"""Many short messages in quick succession: they share writes, and lose no promise.
+
+`gathers` makes each short message one of many, from the first on. `keep` also takes
+away the driver, so that only the end itself writes the gathered messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, SendTimeoutError
+from queuebroker.sockets import (
+    Driver,
+    SocketMessageQueue,
+    SocketOptions,
+    SocketQueueBroker,
+    link_writer,
+)
+from specs.clauses import clause
+from tests.sockets.support import PORT, ends, folder
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Ends = tuple[SocketMessageQueue, SocketMessageQueue]
+
+SHARED = link_writer._GATHERED_MAX
+LONG = bytes(link_writer.GATHERED_BYTES_MAX + 1)
+
+
+@pytest.fixture
+def gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    monkeypatch.setattr(link_writer, "_QUICK_SENDS", 0)
+
+
+@pytest.fixture
+def pair(gathers: None) -> Iterator[Ends]:
+    with ends(host={"capacity": 4 * SHARED}) as made:
+        yield made
+
+
+def keep(end: SocketMessageQueue) -> SocketMessageQueue:
+    """Keep the driver from writing what this end gathers; return the end."""
+    end._socket_connection.link._flush_is_due = True
+    return end
+
+
+def gathered(end: SocketMessageQueue) -> int:
+    """Return how many messages of an end are not written yet."""
+    return len(end._socket_connection.link.protocol.gathered)
+
+
+def take(end: SocketMessageQueue, count: int) -> list[bytes]:
+    return [end.receive(timeout=LIMIT_S) for _ in range(count)]
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+class Writes:
+    """A socket that counts its writes."""
+
+    def __init__(self, end: SocketMessageQueue) -> None:
+        link = end._socket_connection.link
+        self._socket, self.count = link.socket, 0
+        link.socket = self  # type: ignore[assignment]  # a stand-in
+
+    def send(self, data: bytes, flags: int) -> int:
+        self.count += 1
+        return self._socket.send(data, flags)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._socket, name)
+
+
+@clause("QB-SOCK-8")
+def test_many_messages_in_quick_succession_share_a_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first ones are written at once, since few messages are no stream."""
+    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    alone = link_writer._QUICK_SENDS
+    with ends(host={"capacity": 4 * SHARED}) as (far, near):
+        writes = Writes(keep(near))
+
+        for message in numbered(alone):
+            near.send(message)
+        assert (writes.count, gathered(near)) == (alone, 0)
+        for message in numbered(SHARED, alone):
+            near.send(message)
+        assert (writes.count, gathered(near)) == (alone, SHARED)
+        near.send(b"%d" % (alone + SHARED))
+        assert (writes.count, gathered(near)) == (alone + 1, 1)
+
+        assert near.ping(LIMIT_S)
+        assert take(far, alone + SHARED + 1) == numbered(alone + SHARED + 1)
+
+
+@clause("QB-SOCK-8")
+def test_messages_that_come_slowly_are_written_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_writer, "_QUICK_S", -1.0)
+    with ends(host={"capacity": 4 * SHARED}) as (far, near):
+        writes = Writes(near)
+        for message in numbered(100):
+            near.send(message)
+        assert writes.count == 100
+        assert take(far, 100) == numbered(100)
+
+
+@clause("QB-SOCK-8")
+def test_a_pause_ends_the_sharing_of_writes(
+    pair: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message after a pause is written at once, and later ones are gathered."""
+    _far, near = pair
+    writes = Writes(keep(near))
+    for message in numbered(3 * SHARED):
+        near.send(message)
+    near._socket_connection.link.recover_locked()  # writes what is left
+    before = writes.count
+    monkeypatch.setattr(link_writer, "_QUICK_S", -1.0)
+    near.send(b"after a pause")
+    assert (writes.count, gathered(near)) == (before + 1, 0)
+    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    near.send(b"soon after")
+    assert (writes.count, gathered(near)) == (before + 1, 1)
+
+
+@clause("QB-SOCK-8")
+def test_the_driver_writes_the_messages_of_a_sender_that_stops(pair: Ends) -> None:
+    far, near = pair
+    for count in (1, 5, SHARED + 1):
+        for message in numbered(count):
+            near.send(message)
+        assert take(far, count) == numbered(count)
+
+
+@clause("QB-SOCK-8")
+def test_the_driver_leaves_the_writes_to_a_sender_that_goes_on(
+    pair: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks again a little later, and writes what is left when the sender stops."""
+    _far, near = pair
+    link = keep(near)._socket_connection.link
+    at: list[Callable[[], object]] = []
+    monkeypatch.setattr(
+        link.driver, "at", lambda _moment, call, _served: at.append(call)
+    )
+    near.send(b"first")
+    seen = link._gatherings
+    for message in numbered(SHARED):
+        near.send(message)
+    link._flush_gathered(seen)
+    assert (gathered(near), len(at)) == (1, 1)
+    at[0]()
+    assert (gathered(near), len(at)) == (0, 1)
+    assert not link._flush_is_due
+
+
+ACTS: dict[str, Callable[[SocketMessageQueue], object]] = {
+    "ping": lambda end: end.ping(0),
+    "a long message": lambda end: end.send(LONG),
+    "several messages": lambda end: end.send_many([b"x", b"y"]),
+    "a message of another type": lambda end: end.send(bytearray(b"x")),
+    "a part of a message": lambda end: end.send(b"xyz", 1, 1),
+    "disconnect": lambda end: end.disconnect(),
+    "abnormal disconnect": lambda end: end.disconnect(ValueError("why")),
+}
+
+
+@clause("QB-SOCK-8", "QB-SOCK-4")
+@pytest.mark.parametrize("act", ACTS)
+def test_nothing_overtakes_the_gathered_messages(pair: Ends, act: str) -> None:
+    far, near = pair
+    keep(near)
+    for message in numbered(5):
+        near.send(message)
+    ACTS[act](near)
+    near.disconnect()
+    assert take(far, 5) == numbered(5)
+
+
+@clause("QB-SOCK-8")
+def test_a_wait_writes_the_gathered_messages_first(pair: Ends) -> None:
+    far, near = pair
+    with Threads() as threads:
+        answering = threads.start(lambda: far.send(far.receive(timeout=LIMIT_S)))
+        keep(near).send(b"question")
+        assert near.receive(timeout=LIMIT_S) == b"question"
+        answering.result()
+
+
+@clause("QB-SOCK-8", "QB-SOCK-3")
+def test_a_wait_for_room_writes_the_gathered_messages_first(gathers: None) -> None:
+    with ends(host={"capacity": 4}) as (far, near), Threads() as threads:
+        keep(near)
+
+        def send() -> None:
+            for message in numbered(20):
+                near.send(message, timeout=LIMIT_S)
+            near.disconnect()
+
+        sending = threads.start(send)
+        assert take(far, 20) == numbered(20)
+        sending.result()
+
+
+@clause("QB-SOCK-8")
+@pytest.mark.parametrize("waits_for", ["an answer", "room"])
+def test_a_wait_beside_another_thread_writes_the_gathered_messages_first(
+    gathers: None, waits_for: str
+) -> None:
+    """The other thread reads the socket."""
+    with ends(host={"capacity": 2}) as (far, near), Threads() as threads:
+        read_owner = near._socket_connection.link.read_owner
+        reading = threads.start(near.receive, timeout=LIMIT_S)
+        until(lambda: read_owner.leased, "it does not wait")
+        keep(near)
+        near.send(b"0")
+        near.send(b"1")
+
+        def wait() -> None:
+            if waits_for == "room":
+                near.send(b"2", timeout=LIMIT_S)
+            else:
+                near.receive(timeout=LIMIT_S)
+
+        waiting = threads.start(wait)
+        assert take(far, 2) == numbered(2)
+        far.send_many([b"answer", b"answer"])
+        waiting.result()
+        assert reading.result() == b"answer"
+
+
+@clause("QB-SOCK-3")
+def test_the_capacity_bounds_the_gathered_messages(gathers: None) -> None:
+    with ends(host={"capacity": 6}) as (far, near):
+        keep(near)
+        for message in numbered(6):
+            near.send(message, timeout=0)
+        with pytest.raises(SendTimeoutError):
+            near.send(b"one too many", timeout=0)
+        assert near.ping(LIMIT_S)
+        assert take(far, 6) == numbered(6)
+
+
+@clause("QB-TIME-1")
+@pytest.mark.parametrize("timeout", [-1, math.nan, "soon"])
+def test_a_wrong_timeout_is_an_error_in_every_state(
+    pair: Ends, timeout: object
+) -> None:
+    far, near = pair
+    keep(near)
+    near.send(b"0")
+    near.send(b"1")
+    with pytest.raises((TypeError, ValueError)):
+        near.send(b"2", timeout=timeout)  # type: ignore[arg-type]
+    assert near.ping(LIMIT_S)
+    assert far.receive(timeout=LIMIT_S) == b"0"
+    with pytest.raises((TypeError, ValueError)):
+        far.receive(timeout=timeout)  # type: ignore[arg-type]
+    assert far.receive(timeout=LIMIT_S) == b"1"
+
+
+@clause("QB-SOCK-8")
+def test_an_owner_of_a_driver_gets_each_message_written_at_once(gathers: None) -> None:
+    """Nobody knows when the owner calls `Driver.poll` again."""
+    driver, over = Driver(), threading.Event()
+
+    def own() -> None:
+        while not over.is_set():
+            driver.poll(0.01)
+
+    with Threads() as threads:
+        owning = threads.start(own)
+        with ends(guest={"driver": driver}) as (_, near):
+            for message in numbered(3):
+                near.send(message)
+                assert gathered(near) == 0
+        over.set()
+        owning.result()
+    driver.close()
+
+
+@clause("QB-SOCK-9")
+def test_descriptors_stay_with_their_message(gathers: None) -> None:
+    options = {"options": SocketOptions(descriptors_max=1)}
+    with ends(host=options, guest=options) as (far, near):
+        keep(near)
+        near.send(b"before")
+        near.send(b"described", fds=[0])
+        near.send(b"after")
+        assert near.ping(LIMIT_S)
+        assert far.receive(timeout=LIMIT_S) == b"before"
+        message, fds = far.receive_fds(timeout=LIMIT_S)
+        for fd in fds:
+            os.close(fd)
+        assert (message, len(fds)) == (b"described", 1)
+        assert far.receive(timeout=LIMIT_S) == b"after"
+
+
+EXITS = """
+import math, sys
+from queuebroker.sockets import SocketQueueBroker, link_writer
+link_writer._QUICK_S, link_writer._QUICK_SENDS = math.inf, 0
+queue = SocketQueueBroker("child").connect(sys.argv[1], 7, required=True)
+link = queue._socket_connection.link
+link._flush_is_due = True
+for number in range(10):
+    queue.send(b"%d" % number)
+assert len(link.protocol.gathered) == 10
+"""
+
+
+@clause("QB-SOCK-4")
+def test_the_end_of_a_program_writes_what_it_has_gathered() -> None:
+    with (
+        folder() as place,
+        SocketQueueBroker("host", listen=f"ipc://{place}/host") as host,
+        Threads() as threads,
+    ):
+        accepting = threads.start(host.accept, PORT)
+        assert host.address is not None
+        subprocess.run([sys.executable, "-c", EXITS, host.address], check=True)
+        with accepting.result() as queue:
+            assert isinstance(queue, SocketMessageQueue)
+            assert take(queue, 10) == numbered(10)
+
+
+@clause("QB-SOCK-4")
+def test_a_child_of_a_fork_gathers_nothing(pair: Ends) -> None:
+    """Its messages would never leave; the parent's connection is not affected."""
+    far, near = pair
+    keep(near)
+    near.send(b"0")
+    near.send(b"1")
+    child = os.fork()
+    if not child:
+        try:
+            near.send(b"of the child")
+        except DisconnectedQueueError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    near.send(b"2")
+    assert near.ping(LIMIT_S)
+    assert take(far, 3) == numbered(3)
+
+
+# Messages that arrived together are received without the steps that none of them needs.
+
+
+def arrive(far: SocketMessageQueue, near: SocketMessageQueue, count: int) -> None:
+    """Send messages; they have arrived, and the first was received."""
+    near.send_many(numbered(count + 1))
+    assert near.ping(LIMIT_S)
+    assert far.receive(timeout=0) == b"0"
+
+
+@clause("QB-BOOK-5")
+def test_a_descriptor_made_between_two_messages_shows_the_last() -> None:
+    with ends() as (far, near), selectors.DefaultSelector() as selector:
+        arrive(far, near, 3)
+        far.receive(timeout=0)
+        selector.register(far, selectors.EVENT_READ)
+        assert selector.select(0)
+        take(far, 2)
+        assert not selector.select(0)
+
+
+@clause("QB-DISC-11", "QB-DISC-12")
+def test_an_end_that_closes_between_two_messages_discards_the_others(
+    pair: Ends,
+) -> None:
+    far, near = pair
+    arrive(far, near, 5)
+    far.receive(timeout=0)
+    far.disconnect()
+    with pytest.raises(DisconnectedQueueError):
+        far.receive(timeout=0)
+    assert far.stats().received == 2
+
+
+@clause("QB-DISC-2")
+def test_a_peer_that_closes_between_two_messages_is_noticed_after_the_last(
+    pair: Ends,
+) -> None:
+    far, near = pair
+    arrive(far, near, 5)
+    far.receive(timeout=0)
+    near.disconnect()
+    assert take(far, 4) == numbered(4, 2)
+    with pytest.raises(DisconnectedQueueError):
+        far.receive(timeout=LIMIT_S)
+    until(lambda: near._socket_connection.link.closed, "no good-bye came")
+
+
+@clause("QB-SOCK-3")
+@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 5, 8])
+def test_credit_returns_while_messages_are_received(
+    gathers: None, capacity: int
+) -> None:
+    """The sender never waits for longer than its peer takes to receive."""
+    with ends(host={"capacity": capacity}) as (far, near):
+        for first in range(0, 5 * capacity, capacity):
+            for message in numbered(capacity, first):
+                near.send(message, timeout=LIMIT_S)
+            assert near.ping(LIMIT_S)
+            assert take(far, capacity) == numbered(capacity, first)
+            assert far.ping(LIMIT_S)
+        protocol = far._socket_connection.link.protocol
+        assert protocol.owed == protocol.taken < max(1, capacity / 2)
+
+
+@clause("QB-BULK-1")
+def test_single_and_bulk_receives_take_turns(pair: Ends) -> None:
+    far, near = pair
+    arrive(far, near, 9)
+    assert far.receive() == b"1"
+    assert far.receive_many(2) == [b"2", b"3"]
+    assert take(far, 2) == [b"4", b"5"]
+    assert far.receive_many() == numbered(4, 6)
+    with pytest.raises(ReceiveTimeoutError):
+        far.receive(timeout=0)
+
+
+@clause("QB-CONC-10")
+def test_a_signal_handler_receives_nothing_twice(pair: Ends) -> None:
+    """It is refused while its thread is within a receive."""
+    far, near = pair
+    arrive(far, near, 5)
+    nested: list[object] = []
+
+    class Handling(deque[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            with pytest.raises(RuntimeError):
+                nested.append(far.receive(timeout=0))
+            return super().__iter__()
+
+    inbox = far._socket_connection.inbox
+    inbox._messages = Handling(inbox._messages)
+    assert far.receive_many() == numbered(5, 1)
+    assert not nested
+
+
+@clause("QB-CONC-6")
+def test_each_of_several_receivers_gets_its_message(pair: Ends) -> None:
+    far, near = pair
+    with Threads() as threads:
+        waiting = [threads.start(take, far, 10) for _ in range(3)]
+        for message in numbered(30):
+            near.send(message)
+        received = [each.result() for each in waiting]
+    assert sorted(itertools.chain(*received), key=int) == numbered(30)
+
+
+STEPS = st.lists(
+    st.sampled_from(["send", "long", "several", "receive", "bulk", "driver", "back"]),
+    max_size=60,
+)
+
+
+@clause("QB-FIFO-1", "QB-SOCK-3")
+@settings(deadline=None)
+@given(steps=STEPS, capacity=st.integers(1, 12))
+def test_any_mixture_keeps_the_order(steps: list[str], capacity: int) -> None:
+    """Each message arrives once, and in order; the counters of both sides agree."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link_writer, "_QUICK_S", math.inf)
+        patch.setattr(link_writer, "_QUICK_SENDS", 0)
+        with ends(host={"capacity": capacity}) as (far, near):
+            keep(near)
+            sent: list[bytes] = []
+            received: list[bytes] = []
+            link = near._socket_connection.link
+            for step in steps:
+                if step in {"send", "long"}:
+                    message = b"%d" % len(sent) + LONG * (step == "long")
+                    try:
+                        near.send(message, timeout=0)
+                    except SendTimeoutError:
+                        assert len(sent) - len(received) >= capacity / 2
+                    else:
+                        sent.append(message)
+                elif step == "several":
+                    some = numbered(3, len(sent))
+                    with suppress(SendTimeoutError):
+                        sent += some[: near.send_many(some, timeout=0)]
+                elif step == "driver":
+                    link._flush_gathered(link._gatherings)
+                    keep(near)
+                elif step == "back":
+                    far.send(b"back", timeout=0)
+                    assert near.receive(timeout=LIMIT_S) == b"back"
+                elif len(received) < len(sent):
+                    assert near.ping(LIMIT_S)
+                    if step == "bulk":
+                        received += far.receive_many(2, timeout=0)
+                    else:
+                        received.append(far.receive(timeout=0))
+                    assert far.ping(LIMIT_S)
+                assert near.stats().sent == len(sent)
+            assert near.ping(LIMIT_S)
+            received += take(far, len(sent) - len(received))
+            assert received == sent
