@@ -99,6 +99,7 @@ class Protocol:
     """
 
     __slots__ = (
+        "_credit_rides",
         "_events",
         "_input_since_tick",
         "_last_input_at",
@@ -148,6 +149,8 @@ class Protocol:
         self._last_input_at: float | None = None
         self._pinged = False
         self._pongs = 0  # in `outgoing`
+        # How many messages were received before their credit goes with a message.
+        self._credit_rides = 0
 
     # Sending. A frame that the state does not allow is the caller's fault: ValueError.
     # Each method builds its frame before it changes anything. Except in `welcome` and
@@ -175,7 +178,8 @@ class Protocol:
         """Count a message as sent, and return its frame; the peer must have room.
 
         The caller sends the frame itself, so no output may be pending before it. The
-        descriptors must go with its first byte.
+        descriptors must go with its first byte. Credit that will be due soon precedes
+        it.
         """
         if self.state is not _OPEN:
             self._send(_SEND_MESSAGES)  # the table decides
@@ -184,6 +188,12 @@ class Protocol:
             frame = frames.encode_message(number, message, descriptors)
         else:
             frame = _head_of(8 + len(message), number) + message
+        if self.taken >= self._credit_rides and self.state is _OPEN:
+            # With a message that wakes a receiver of the peer anyway. Alone it would
+            # wake the driver, in each of two processes that answer each other.
+            frame = frames.encode(Credit(self.taken)) + frame
+            self.receivable += self.taken
+            self.taken = 0
         if number == 1:
             self.reader.unanswered = False
         self.sent = number
@@ -421,6 +431,7 @@ class Protocol:
         self.capacity = self.sendable = self.receivable = welcome.capacity
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
+        self._credit_rides = max(1, welcome.capacity // 4)
 
     def _frame_gathered(self) -> None:
         """Put the gathered messages into a frame, before anything else is sent."""

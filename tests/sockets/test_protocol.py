@@ -110,6 +110,26 @@ def test_credit_comes_in_batches_and_at_once_when_there_may_be_none() -> None:
     assert local.unreceived == 1
 
 
+@pytest.mark.parametrize("capacity", [3, 8, 256])
+@clause("QB-SOCK-3")
+def test_credit_goes_with_a_message_of_two_sides_that_answer_each_other(
+    capacity: int,
+) -> None:
+    """Neither sends a frame that holds nothing but credit, and both have room."""
+    local, remote = open_pair(Welcome("bob", capacity, 100))
+    for _ in range(3 * capacity):
+        for one, other in ((local, remote), (remote, local)):
+            assert one.sent < one.sendable
+            frame = one.frame_of(b"m")
+            if other.receive_whole(frame) is None:
+                other.receive_data(frame)
+                other.taken += 1
+            other.credit(0)
+            other.events()
+            assert not one.outgoing
+            assert not other.outgoing
+
+
 @pytest.mark.parametrize("capacity", [1, 2, 3, 64])
 @clause("QB-SOCK-3")
 def test_a_receiver_that_sends_nothing_never_withholds_the_last_credit(
