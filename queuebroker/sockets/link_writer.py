@@ -61,6 +61,7 @@ class LinkWriter(ServedSocket):
     """
 
     __slots__ = (
+        "_arrived",
         "_farewell_s",
         "_flags",
         "_flush_is_due",
@@ -102,10 +103,12 @@ class LinkWriter(ServedSocket):
         self._farewell_s = farewell_s
         # The error of the write that failed: nothing reaches the peer after it.
         self._write_failed: OSError | None = None
-        # When the last message was sent, and how many before it were sent soon after
-        # each other; a pause halves that number.
+        # When the last message was sent that is no answer, and how many before it were
+        # sent soon after each other; a pause or a message of the peer halves that.
         self._sent_at: float = 0.0
         self._quick_sends: int = 0
+        # How many messages had arrived when the last one was sent.
+        self._arrived: int = 0
         # How often messages were gathered; True while the driver has a call to
         # `_flush_gathered`.
         self._gatherings: int = 0
@@ -174,10 +177,19 @@ class LinkWriter(ServedSocket):
         Over a background driver, the message may be gathered: see `_gather_locked`.
         """
         protocol = self.protocol
-        if self.driver.background and self._gather_locked(message):
+        if self._arrived != protocol.arrived:
+            # It may be the answer to the last message of the peer.
+            self._arrived = protocol.arrived
+            self._quick_sends //= 2
+        elif self.driver.background and self._gather_locked(message):
             return
         self.read_owner.sent_since_sleep = True
-        if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
+        if (
+            self._unsent.pieces
+            or protocol.outgoing
+            or protocol.gathered
+            or len(message) > JOIN_BYTES_MAX
+        ):
             protocol.send_message(message)
             self.flush_locked()
             return

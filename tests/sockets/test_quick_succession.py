@@ -145,6 +145,35 @@ def test_a_pause_ends_the_sharing_of_writes(
 
 
 @clause("QB-SOCK-8")
+def test_an_answer_is_written_at_once(pair: Ends) -> None:
+    """Also if the messages there and back follow each other quickly."""
+    far, near = pair
+    keep(near)
+    for _ in range(20):
+        far.send(b"question")
+        assert near.receive(timeout=LIMIT_S) == b"question"
+        near.send(b"answer")
+        assert gathered(near) == 0
+        assert far.receive(timeout=LIMIT_S) == b"answer"
+
+
+@clause("QB-SOCK-8")
+def test_an_answer_in_two_messages_is_written_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few messages between two of the peer are no stream."""
+    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    with ends() as (far, near):
+        for _ in range(20):
+            far.send(b"question")
+            assert near.receive(timeout=LIMIT_S) == b"question"
+            for part in (b"head", b"body"):
+                keep(near).send(part)
+                assert gathered(near) == 0
+                assert far.receive(timeout=LIMIT_S) == part
+
+
+@clause("QB-SOCK-8")
 def test_the_driver_writes_the_messages_of_a_sender_that_stops(pair: Ends) -> None:
     far, near = pair
     for count in (1, 5, SHARED + 1):
