@@ -66,6 +66,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "options",
         "tls",
         "served_socket",
+        "quick_sends",
         "link_writer",
         "link",
         "connection",

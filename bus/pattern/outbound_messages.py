@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.pattern.message_run import MessageRun
-from queuebroker import _sync
 from queuebroker.errors import SendTimeoutError
+from queuebroker.sockets.quick_sends import QuickSends
 from queuebroker.waiting.parking import PENDING, Pending, WaitList
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from bus.pattern.drop_ledger import DropLedger
     from bus.pattern.peer_pipes import PeerPipes
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutboundMessages"]
 
-# A message sent within this time of the previous one, in seconds, waits for the next
-# ones: they are encoded together, and one system call carries them to each peer. It
-# waits until so many messages or bytes are together, or until another thread comes.
-_BATCH_S: Final = 5e-5
+# Messages in quick succession are encoded together, and one system call carries them to
+# each peer: at most so many messages, or about so many bytes.
 _BATCH_MESSAGES_MAX: Final = 256
 _BATCH_BYTES_MAX: Final = 1 << 16
 
@@ -55,7 +53,7 @@ class OutboundMessages:
         "_node",
         "_number",
         "_pipes",
-        "_sent_at",
+        "_quick_sends",
         "_state",
         "senders",
         "sent",
@@ -64,7 +62,7 @@ class OutboundMessages:
     def __init__(
         self,
         node: int,
-        lock: AbstractContextManager[bool, None],
+        lock: _thread.RLock,
         state: SocketState,
         pipes: PeerPipes,
         ledger: DropLedger,
@@ -79,7 +77,7 @@ class OutboundMessages:
         self._number: int = 0  # of the last message that was handed over
         self._batch: list[bytes] = []
         self._batch_bytes: int = 0
-        self._sent_at: float = 0.0  # when `send_locked` was called last
+        self._quick_sends: Final = QuickSends(lock)
 
     # From the application.
 
@@ -89,17 +87,14 @@ class OutboundMessages:
         If it does not, the caller calls `pass_on` without the lock.
         """
         self.sent += 1
-        size, now = len(body), _sync.monotonic()
-        is_soon, self._sent_at = now - self._sent_at < _BATCH_S, now
-        flush_soon = self._pipes.flush_soon
-        if flush_soon is None or not is_soon or size >= _BATCH_BYTES_MAX:
+        size, flush_soon = len(body), self._pipes.flush_soon
+        may_share = self._quick_sends.may_share(ends_group=False)
+        if flush_soon is None or not may_share or size >= _BATCH_BYTES_MAX:
             self.hand_over_batch_locked()
             self._hand_over_locked([body])
             return True
         if not self._batch:
-            # Before the append: an interrupt in between must not leave a batch that
-            # nobody flushes. The other thread waits for the lock.
-            flush_soon(self.flush)
+            self._quick_sends.begin_group(flush_soon, self.flush)
         self._batch.append(body)
         self._batch_bytes += size
         if (

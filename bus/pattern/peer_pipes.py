@@ -9,11 +9,12 @@ from bus.pattern.drop_reason import DropReason
 from queuebroker.errors import MessageTooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bus.pattern.drop_ledger import DropLedger
     from bus.pattern.message_run import MessageRun
     from bus.pattern.pipe import Pipe
+    from queuebroker.sockets.quick_sends import FlushSoon
 
 __all__ = ["PeerPipes"]
 
@@ -38,7 +39,7 @@ class PeerPipes:
 
     def __init__(self, pipes_max: int | None, ledger: DropLedger) -> None:
         self.active: tuple[Pipe, ...] = ()
-        self.flush_soon: Callable[[Callable[[], object]], object] | None = None
+        self.flush_soon: FlushSoon | None = None
         self._all: Final[dict[int, Pipe]] = {}
         self._pipes_max: Final = pipes_max
         self._ledger: Final = ledger

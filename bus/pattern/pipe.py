@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import attrs
@@ -14,6 +14,7 @@ from bus.pattern.drop_reason import DropReason
 from bus.pattern.message_run import MessageRun
 from bus.pattern.native import ReceiverAccount, SenderAccount
 from bus.pattern.send_queue import SendQueue
+from queuebroker.sockets.quick_sends import FlushSoon
 
 __all__ = ["Carrier", "PeerStats", "Pipe", "new_node_id"]
 
@@ -36,7 +37,7 @@ class Carrier(Protocol):
         """The messages that wait to be sent."""
 
     @property
-    def flush_soon(self) -> Callable[[Callable[[], object]], object] | None:
+    def flush_soon(self) -> FlushSoon | None:
         """Has another thread call a function soon, which flushes the queue.
 
         None if many messages at once are no faster than one by one.

@@ -349,9 +349,12 @@ class StreamConnection:
             return False
         return self._pipe is None or self._pipe.node is None or self._pipe.has_arrived
 
-    def flush_soon(self, flush: Callable[[], object]) -> None:
+    def flush_soon(self, flush: Callable[[], object], delay_s: float = 0.0) -> None:
         """Have the driver call ``flush``: one system call carries many messages."""
-        self._driver.call(flush, self)
+        if delay_s:
+            self._driver.at(_sync.monotonic() + delay_s, flush, self)
+        else:
+            self._driver.call(flush, self)
 
     def report(self) -> None:
         """Send the accounts of this end soon; for any thread."""

@@ -6,11 +6,11 @@ the driver writes the rest.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError
+from queuebroker.sockets.quick_sends import QuickSends
 from queuebroker.sockets.served_socket import ServedSocket
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 from queuebroker.sockets.unsent import JOIN_BYTES_MAX
@@ -29,16 +29,9 @@ __all__ = ["GATHERED_BYTES_MAX", "LinkWriter"]
 # seconds, if no option sets it.
 LAST_S: Final = 20.0
 
-# Messages of at most this many bytes are gathered if each is sent within `_QUICK_S` of
-# the one before, after so many of these. A thread that sends a few messages in a row
-# writes each at once.
+# Messages of at most this many bytes may share a write, and so many at most.
 GATHERED_BYTES_MAX: Final = 512
-_GATHERED_MAX: Final = 128  # messages that share a write
-_QUICK_S: Final = 5e-5
-_QUICK_SENDS: Final = 8
-_QUICK_SENDS_MAX: Final = 64
-# A message is gathered for about this long at most, in seconds.
-_FLUSH_S: Final = 1e-3
+_GATHERED_MAX: Final = 128
 
 
 class LinkWriter(ServedSocket):
@@ -49,7 +42,7 @@ class LinkWriter(ServedSocket):
     I1. the driver waits for the socket to be writable, ``read_owner.blocked``, exactly
         while ``_unsent`` has pieces.
     I2. while nothing is unsent, the protocol has no output left to write, except
-        gathered messages. While it has some, ``_flush_is_due``.
+        gathered messages. While it has some, ``_quick_sends`` has a review due.
     I3. ``mid_io`` is false. It is true while only the caller holds some bytes: until
         they are in the protocol, or the socket, and handled. If an interrupt is raised
         in between, the position in the stream is unknown, and `Link.recover_locked`
@@ -64,12 +57,9 @@ class LinkWriter(ServedSocket):
         "_arrived",
         "_farewell_s",
         "_flags",
-        "_flush_is_due",
-        "_gatherings",
         "_leaving",
         "_opening",
         "_quick_sends",
-        "_sent_at",
         "_write_failed",
         "mid_io",
         "piecewise",
@@ -103,16 +93,8 @@ class LinkWriter(ServedSocket):
         self._farewell_s = farewell_s
         # The error of the write that failed: nothing reaches the peer after it.
         self._write_failed: OSError | None = None
-        # When the last message was sent that is no answer, and how many before it were
-        # sent soon after each other; a pause or a message of the peer halves that.
-        self._sent_at: float = 0.0
-        self._quick_sends: int = 0
-        # How many messages had arrived when the last one was sent.
-        self._arrived: int = 0
-        # How often messages were gathered; True while the driver has a call to
-        # `_flush_gathered`.
-        self._gatherings: int = 0
-        self._flush_is_due: bool = False
+        self._quick_sends = QuickSends(self.lock)
+        self._arrived: int = 0  # how many messages had, when the last one was sent
 
     def secure_locked(self, secured: Socket) -> None:
         """Continue over TLS, on the same descriptor."""
@@ -180,7 +162,7 @@ class LinkWriter(ServedSocket):
         if self._arrived != protocol.arrived:
             # It may be the answer to the last message of the peer.
             self._arrived = protocol.arrived
-            self._quick_sends //= 2
+            self._quick_sends.in_a_row //= 2
         elif self.driver.background and self._gather_locked(message):
             return
         self.read_owner.sent_since_sleep = True
@@ -214,44 +196,29 @@ class LinkWriter(ServedSocket):
         Many short messages in quick succession share a write. Their sender continues
         without this call until `Protocol.gather_until`.
         """
-        protocol, now = self.protocol, _sync.monotonic()
-        is_quick, self._sent_at = now - self._sent_at < _QUICK_S, now
-        if protocol.gathered:  # as many as may share a write
+        protocol, quick_sends = self.protocol, self._quick_sends
+        if goes_on := bool(protocol.gathered):
             self.flush_locked()
-            is_quick, self._quick_sends = True, _QUICK_SENDS_MAX
-        elif not is_quick:
-            self._quick_sends //= 2
-        elif self._quick_sends < _QUICK_SENDS_MAX:
-            self._quick_sends += 1
         if (
-            not is_quick
-            or self._quick_sends <= _QUICK_SENDS
+            not quick_sends.may_share(ends_group=goes_on)
             or len(message) > GATHERED_BYTES_MAX
             or protocol.limit < GATHERED_BYTES_MAX
             or self._unsent.pieces
             or protocol.outgoing
         ):
             return False
-        self._gatherings += 1
-        if not self._flush_is_due:
-            # Before the message: an interrupt in between must not leave it unwritten.
-            self.driver.call(partial(self._flush_gathered, self._gatherings), self)
-            self._flush_is_due = True
+        quick_sends.begin_group(self._flush_soon, self._flush)
         protocol.begin_gathering(message, _GATHERED_MAX)
         return True
 
-    def _flush_gathered(self, gatherings: int) -> None:
-        """Write the gathered messages, unless their sender goes on and does that.
+    def _flush_soon(self, flush: Callable[[], object], delay_s: float = 0.0) -> None:
+        if delay_s:
+            self.driver.at(_sync.monotonic() + delay_s, flush, self)
+        else:
+            self.driver.call(flush, self)
 
-        gatherings: their number at the time of the last such check.
-        """
+    def _flush(self) -> None:
         with self.lock:
-            if self._gatherings != gatherings:
-                # Two threads that alternate for each write would take longer than it.
-                again = partial(self._flush_gathered, self._gatherings)
-                self.driver.at(_sync.monotonic() + _FLUSH_S, again, self)
-                return
-            self._flush_is_due = False
             self.flush_locked()
         self.settle()
 

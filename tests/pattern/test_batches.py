@@ -12,26 +12,28 @@ from bus.pattern.send_queue import SendQueue
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.wire import EndpointType
 from queuebroker import _sync
+from queuebroker.sockets import quick_sends
 from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.pattern.pipe import Pipe
+    from queuebroker.sockets.quick_sends import FlushSoon
 
 
 class _Carrier:
     """A `Carrier` that takes everything, and records it."""
 
     is_idle = True
-    flush_soon: Callable[[Callable[[], object]], object] | None
+    flush_soon: FlushSoon | None
 
     def __init__(self, node: Node, number: int) -> None:
         self.queue = SendQueue[MessageRun](1000, 1 << 20, self._write)
         self.runs: list[list[bytes]] = []
         self.numbers: list[int] = []
         self.flushes: list[Callable[[], object]] = []
-        self.flush_soon = self.flushes.append
+        self.flush_soon = self._flush_soon
         self.flushed = 0
         pipe = node.add_pipe(self, f"test://{number}", number)
         assert pipe is not None
@@ -41,6 +43,9 @@ class _Carrier:
         self.runs.append([*run.bodies])
         self.numbers += range(run.first, run.first + len(run.bodies))
         return self.queue.put(run, lambda each: each)
+
+    def _flush_soon(self, flush: Callable[[], object], _delay_s: float = 0.0) -> None:
+        self.flushes.append(flush)
 
     def _write(self) -> bool:
         self.flushed += 1
@@ -57,6 +62,7 @@ class _Carrier:
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node for which no time passes: every message but the first is in a batch."""
     monkeypatch.setattr(_sync, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(quick_sends, "_IN_A_ROW_MIN", 0)
     return Node(SocketConfig(), EndpointType.BUS, EndpointType.NATIVE_BUS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
     from tests.strikes import Blow
 
-# As if a message had been sent just before: the next one waits in the batch.
-_IN_FUTURE: Final = 1e18
+
+def follow_quickly(sender: Node) -> None:
+    """Let the next message be one of many: it waits in the batch."""
+    quick_sends = sender.outbound._quick_sends
+    quick_sends._sent_at, quick_sends.in_a_row = 1e18, 64
 
 
 def test_an_interrupted_flush_leaves_its_lock_free() -> None:
@@ -133,9 +136,9 @@ def test_an_interrupted_hand_over_costs_no_peer_a_message_of_the_batch(
         receivers = [bus_node(), plain, bus_node()]
         for each in receivers:
             join(sender, each)
-        sender.pipes.flush_soon = lambda _: None
+        sender.pipes.flush_soon = lambda *_: None
         for body in (b"1", b"2", b"3"):
-            sender.outbound._sent_at = _IN_FUTURE
+            follow_quickly(sender)
             sender.send(body)
         struck(sender.outbound.hand_over_batch_locked)
         sender.outbound.flush()
@@ -163,24 +166,26 @@ def test_a_signal_handler_costs_no_peer_a_message_of_the_batch(
         receivers = [bus_node(), Node(SocketConfig(), EndpointType.BUS), bus_node()]
         for each in receivers:
             join(sender, each)
-        sender.pipes.flush_soon = lambda _: None
+        sender.pipes.flush_soon = lambda *_: None
         sent = [b"1", b"2"]
         for body in sent:
-            sender.outbound._sent_at = _IN_FUTURE
+            follow_quickly(sender)
             sender.send(body)
 
         def handler() -> None:
             if kind == "reads the account":  # which hands over the batch
                 sender.stats()
             else:
-                sender.outbound._sent_at = _IN_FUTURE if kind == "gathers" else 0.0
+                follow_quickly(sender)
+                if kind != "gathers":
+                    sender.outbound._quick_sends._sent_at = 0.0
                 sender.send(b"handler")
                 sent.append(b"handler")
             if raises:
                 raise KeyboardInterrupt
 
         struck(sender.outbound.hand_over_batch_locked, handler)
-        sender.outbound._sent_at = _IN_FUTURE
+        follow_quickly(sender)
         sender.send(b"3")
         sender.outbound.flush()
 
@@ -197,10 +202,10 @@ def test_a_batch_is_flushed_after_an_interrupt() -> None:
         sender, receiver = bus_node(), bus_node()
         join(sender, receiver)
         flushes: list[Callable[[], object]] = []
-        sender.pipes.flush_soon = flushes.append
-        sender.outbound._sent_at = _IN_FUTURE
+        sender.pipes.flush_soon = lambda flush, _delay_s=0.0: flushes.append(flush)
+        follow_quickly(sender)
         struck(lambda: sender.send(b"1"))
-        sender.outbound._sent_at = _IN_FUTURE
+        follow_quickly(sender)
         sender.send(b"2")
         for flush in flushes:
             flush()
@@ -300,7 +305,7 @@ def test_a_signal_handler_that_sends_takes_no_number_of_another_message(
 ) -> None:
     sender, receiver = bus_node(), bus_node()
     join(sender, receiver)
-    sender.pipes.flush_soon = lambda _: None
+    sender.pipes.flush_soon = lambda *_: None
     handling: list[bool] = []
 
     def interrupted() -> float:

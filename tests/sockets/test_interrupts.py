@@ -18,7 +18,7 @@ import pytest
 
 from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
 from queuebroker._net import sleeper as sleeper_module
-from queuebroker.sockets import PeerLostError, SocketMessageQueue, link_writer
+from queuebroker.sockets import PeerLostError, SocketMessageQueue, quick_sends
 from specs.clauses import clause
 from tests.sockets.support import connections, let_nobody_read
 from tests.strikes import everywhere
@@ -121,8 +121,8 @@ def test_a_gathered_send_that_is_interrupted(
     pair: Callable[[], Ends], before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message is sent or not; those gathered before it are sent in any case."""
-    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
-    monkeypatch.setattr(link_writer, "_QUICK_SENDS", 0)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
+    monkeypatch.setattr(quick_sends, "_IN_A_ROW_MIN", 0)
     messages = [b"1", b"2"][: before + 1]
     seen = set()
 
@@ -145,18 +145,20 @@ def test_a_gathered_send_that_is_interrupted(
 def test_a_write_of_gathered_messages_that_is_interrupted(
     pair: Callable[[], Ends], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
-    monkeypatch.setattr(link_writer, "_QUICK_SENDS", 0)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
+    monkeypatch.setattr(quick_sends, "_IN_A_ROW_MIN", 0)
     messages = [b"1", b"2"][:most]
 
     def case(interrupted: Blow) -> None:
         local, remote = pair()
-        local._socket_connection.link._flush_is_due = True  # the driver does not help
+        local._socket_connection.link._quick_sends._is_due = (
+            True  # the driver does not help
+        )
         for message in messages:
             local.send(message)
         interrupted(lambda: local.ping(0))
         lost(lambda: local.ping(LIMIT_S))
-        local._socket_connection.link._flush_is_due = False
+        local._socket_connection.link._quick_sends._is_due = False
         ended, received = check(local, remote)
         assert received == messages or ended
 

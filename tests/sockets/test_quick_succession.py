@@ -28,6 +28,7 @@ from queuebroker.sockets import (
     SocketOptions,
     SocketQueueBroker,
     link_writer,
+    quick_sends,
 )
 from specs.clauses import clause
 from tests.sockets.support import PORT, ends, folder
@@ -44,8 +45,8 @@ LONG = bytes(link_writer.GATHERED_BYTES_MAX + 1)
 
 @pytest.fixture
 def gathers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
-    monkeypatch.setattr(link_writer, "_QUICK_SENDS", 0)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
+    monkeypatch.setattr(quick_sends, "_IN_A_ROW_MIN", 0)
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def pair(gathers: None) -> Iterator[Ends]:
 
 def keep(end: SocketMessageQueue) -> SocketMessageQueue:
     """Keep the driver from writing what this end gathers; return the end."""
-    end._socket_connection.link._flush_is_due = True
+    end._socket_connection.link._quick_sends._is_due = True
     return end
 
 
@@ -94,8 +95,8 @@ def test_many_messages_in_quick_succession_share_a_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first ones are written at once, since few messages are no stream."""
-    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
-    alone = link_writer._QUICK_SENDS
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
+    alone = quick_sends._IN_A_ROW_MIN
     with ends(host={"capacity": 4 * SHARED}) as (far, near):
         writes = Writes(keep(near))
 
@@ -116,7 +117,7 @@ def test_many_messages_in_quick_succession_share_a_write(
 def test_messages_that_come_slowly_are_written_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link_writer, "_QUICK_S", -1.0)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", -1.0)
     with ends(host={"capacity": 4 * SHARED}) as (far, near):
         writes = Writes(near)
         for message in numbered(100):
@@ -136,10 +137,10 @@ def test_a_pause_ends_the_sharing_of_writes(
         near.send(message)
     near._socket_connection.link.recover_locked()  # writes what is left
     before = writes.count
-    monkeypatch.setattr(link_writer, "_QUICK_S", -1.0)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", -1.0)
     near.send(b"after a pause")
     assert (writes.count, gathered(near)) == (before + 1, 0)
-    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
     near.send(b"soon after")
     assert (writes.count, gathered(near)) == (before + 1, 1)
 
@@ -162,7 +163,7 @@ def test_an_answer_in_two_messages_is_written_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Few messages between two of the peer are no stream."""
-    monkeypatch.setattr(link_writer, "_QUICK_S", math.inf)
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
     with ends() as (far, near):
         for _ in range(20):
             far.send(b"question")
@@ -188,20 +189,25 @@ def test_the_driver_leaves_the_writes_to_a_sender_that_goes_on(
 ) -> None:
     """It looks again a little later, and writes what is left when the sender stops."""
     _far, near = pair
-    link = keep(near)._socket_connection.link
-    at: list[Callable[[], object]] = []
-    monkeypatch.setattr(
-        link.driver, "at", lambda _moment, call, _served: at.append(call)
-    )
-    near.send(b"first")
-    seen = link._gatherings
-    for message in numbered(SHARED):
+    link = near._socket_connection.link
+    calls: list[tuple[Callable[[], object], float]] = []
+
+    def call(flush: Callable[[], object], delay_s: float = 0.0) -> None:
+        calls.append((flush, delay_s))
+
+    monkeypatch.setattr(type(link), "_flush_soon", lambda _, *call_: call(*call_))
+    for message in numbered(1 + SHARED):
         near.send(message)
-    link._flush_gathered(seen)
-    assert (gathered(near), len(at)) == (1, 1)
-    at[0]()
-    assert (gathered(near), len(at)) == (0, 1)
-    assert not link._flush_is_due
+    [(review, delay_s)] = calls
+    assert not delay_s
+    review()
+    assert gathered(near) == 1
+    [_, (review, delay_s)] = calls
+    assert delay_s
+    review()
+    assert (gathered(near), len(calls)) == (0, 2)
+    near.send(b"later")
+    assert len(calls) == 3
 
 
 ACTS: dict[str, Callable[[SocketMessageQueue], object]] = {
@@ -348,11 +354,11 @@ def test_descriptors_stay_with_their_message(gathers: None) -> None:
 
 EXITS = """
 import math, sys
-from queuebroker.sockets import SocketQueueBroker, link_writer
-link_writer._QUICK_S, link_writer._QUICK_SENDS = math.inf, 0
+from queuebroker.sockets import SocketQueueBroker, quick_sends
+quick_sends._QUICK_S, quick_sends._IN_A_ROW_MIN = math.inf, 0
 queue = SocketQueueBroker("child").connect(sys.argv[1], 7, required=True)
 link = queue._socket_connection.link
-link._flush_is_due = True
+link._quick_sends._is_due = True
 for number in range(10):
     queue.send(b"%d" % number)
 assert len(link.protocol.gathered) == 10
@@ -513,8 +519,8 @@ STEPS = st.lists(
 def test_any_mixture_keeps_the_order(steps: list[str], capacity: int) -> None:
     """Each message arrives once, and in order; the counters of both sides agree."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link_writer, "_QUICK_S", math.inf)
-        patch.setattr(link_writer, "_QUICK_SENDS", 0)
+        patch.setattr(quick_sends, "_QUICK_S", math.inf)
+        patch.setattr(quick_sends, "_IN_A_ROW_MIN", 0)
         with ends(host={"capacity": capacity}) as (far, near):
             keep(near)
             sent: list[bytes] = []
@@ -534,8 +540,7 @@ def test_any_mixture_keeps_the_order(steps: list[str], capacity: int) -> None:
                     with suppress(SendTimeoutError):
                         sent += some[: near.send_many(some, timeout=0)]
                 elif step == "driver":
-                    link._flush_gathered(link._gatherings)
-                    keep(near)
+                    link._flush()
                 elif step == "back":
                     far.send(b"back", timeout=0)
                     assert near.receive(timeout=LIMIT_S) == b"back"
