@@ -216,9 +216,10 @@ class Protocol:
         until = min(self.sendable, self.sent + most)
         if not self.sent:
             self.reader.unanswered = False
-        self.gather_until = until
+        # No call from here on; and a lack of memory changes nothing.
+        self.gathered += (message,)
         self.sent += 1
-        self.gathered.append(message)
+        self.gather_until = until
 
     def credit(self, count: int) -> None:
         """Record that ``count`` messages were received here.

@@ -103,9 +103,9 @@ class SocketMessageQueue(LockedMessageQueue):
             with connection.lock:
                 sent = protocol.sent
                 if sent < protocol.gather_until:
-                    # The call comes last: an interrupt finds both changes or none.
+                    # As in `Protocol.begin_gathering`.
+                    protocol.gathered += (data,)
                     protocol.sent = sent + 1
-                    protocol.gathered.append(data)
                     return
         link = connection.link
         if (
