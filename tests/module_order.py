@@ -301,6 +301,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "machine_discovery",
         "binding",
         "doctor_verb",
+        "keys_verb",
         "verb",
     ),
     "bus.features.durable": (

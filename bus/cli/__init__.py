@@ -78,7 +78,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run."),
         "keys": Verb(
-            "bus.features.machines.verb:keys",
+            "bus.features.machines.keys_verb:keys",
             "Make and show keys for several machines.",
             "net",
         ),

@@ -114,7 +114,7 @@ class SocketQueueBroker(QueueBroker):
         if tls is not None:
             check_instance("tls", tls, Tls)
         if address is not None and address.scheme is Scheme.TLS and tls is None:
-            msg = f"cannot listen at {address}: tls is not given"
+            msg = f"cannot listen at {address}: tls is not given; pass a Tls"
             raise ValueError(msg)
         _check_length(name)
         positive("capacity", capacity, NUMBER_MAX)
@@ -186,7 +186,10 @@ class SocketQueueBroker(QueueBroker):
             if not _net.is_in_use(error):
                 error.filename = error.filename or str(address)
                 raise
-            msg = f"cannot listen at {address}: the address is in use"
+            msg = (
+                f"cannot listen at {address}: the address is in use; choose another"
+                " one, or close the broker that has it"
+            )
             raise BrokerNameInUseError(msg) from None
         lease_s, farewell_s = limits_of(self._options, address.scheme)
         file = _net.identity_of(address.path) if address.scheme is Scheme.IPC else None
@@ -304,7 +307,7 @@ class SocketQueueBroker(QueueBroker):
         secure: Callable[[Socket], Socket] | None = None
         if address.scheme is Scheme.TLS:
             if self._connects is None:
-                msg = f"cannot connect to {address}: tls is not given"
+                msg = f"cannot connect to {address}: tls is not given; pass a Tls"
                 raise ValueError(msg)
             tls, host = self._connects.get(), address.host
 

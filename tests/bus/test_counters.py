@@ -76,13 +76,13 @@ class World:
             on_command=None if number == 2 else self._got,
             on_undelivered=undelivered,
         )
-        hears = task.subscribe(
+        subscription = task.subscribe(
             "*",
             lambda _: None,
             overflow=self.policies[number],
             capacity=self.capacity,
         )
-        self.subscriptions.append(hears)
+        self.subscriptions.append(subscription)
         return task
 
     def _got(self, message: Incoming) -> None:

@@ -154,7 +154,7 @@ def test_the_next_close_completes_an_interrupted_one(place: str) -> None:
         mine = bus.register("mine", thread=bus.here())
         others = [bus.register("a", thread=bus.thread()), bus.register("b")]
         foreign = third.register("foreign", thread=third.here())
-        hears = foreign.subscribe("a", print, bus=bus.name)
+        subscription = foreign.subscribe("a", print, bus=bus.name)
         mine.subscribe("a", print)
         mine.command("b", 1)
 
@@ -162,7 +162,7 @@ def test_the_next_close_completes_an_interrupted_one(place: str) -> None:
 
         bus.close()
         assert (bus.inspect().threads, bus.tasks()) == ((), ())
-        assert not hears.active
+        assert not subscription.active
         for each in (mine, *others):
             with pytest.raises(UnknownTaskError):
                 each.command("a", 1)

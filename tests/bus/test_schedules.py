@@ -258,8 +258,8 @@ def test_a_script_cancels_while_it_is_notified() -> None:
     def program(run: Run) -> None:
         with memory_bus() as bus:
             notifier = bus.register("notifier", thread=bus.here())
-            hears = bus.subscribe("notifier", lambda _: None)
-            cancelling = run.spawn(hears.cancel)
+            subscription = bus.subscribe("notifier", lambda _: None)
+            cancelling = run.spawn(subscription.cancel)
             notifier.notify()
             cancelling.join()
             bus.register("after", on_command=echo)

@@ -18,5 +18,6 @@ probe              tries the steps to a link with another machine
 machine_discovery  the discovery of one master, and its files
 binding            messages and callers that wait for a name of any machine
 doctor_verb        ``bus doctor --network``
-verb               ``bus machines`` and ``bus keys``
+keys_verb          ``bus keys``
+verb               ``bus machines``
 """

@@ -133,7 +133,10 @@ class RoutingTable:
         self._public[name_anywhere(entry.address.module)] = entry
 
     def remove(self, entry: Entry) -> None:
-        """Remove a registration, with its alias; after an interrupt, what is left."""
+        """Remove a registration, with its alias.
+
+        Another call completes one that was interrupted.
+        """
         self._by_id.pop(entry.id, None)
         entry.table = None
         alias = name_anywhere(entry.address.module)
