@@ -174,6 +174,11 @@ def test_importing_queuebroker_loads_attrs_and_nothing_else_of_others() -> None:
     assert loaded & HEAVY == set()
 
 
+def test_a_verb_that_needs_no_keys_loads_no_cryptography() -> None:
+    loaded = _loaded_by("import bus.features.machines.verb", whole=True)
+    assert not any(each.startswith("cryptography") for each in loaded)
+
+
 def test_opening_a_bus_loads_what_every_bus_uses() -> None:
     loaded = _loaded_by("from bus import open_bus", whole=True)
     ours = {each for each in loaded if each.startswith(("bus.", "queuebroker."))}

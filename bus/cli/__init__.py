@@ -60,7 +60,6 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "machines": Verb(
             "bus.features.machines.verb:machines",
             "Show the other machines, and their links.",
-            "net",
         ),
         "shm": Verb(
             "bus.features.memory.verb:shm", "Show the shared memory of each process."

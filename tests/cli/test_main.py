@@ -183,7 +183,7 @@ def test_a_mistake_of_ours_is_not_hidden() -> None:
 
 @pytest.mark.parametrize(
     ("verb", "module", "extra"),
-    [("pipeline", "pyspark.sql", "all"), ("machines", "cryptography", "net")],
+    [("pipeline", "pyspark.sql", "all"), ("keys", "cryptography", "net")],
 )
 def test_a_verb_with_a_missing_library_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, verb: str, module: str, extra: str
