@@ -267,4 +267,5 @@ def _arrived(end: MessageQueue) -> WaitList:
 def _list_locked(end: MessageQueue, parker: Parker) -> None:
     # A disconnected end wakes no waiter any more (I3 of `Connection`).
     if not end.disconnected():
+        end._connection.flush_locked()
         _arrived(end).enlist(parker)

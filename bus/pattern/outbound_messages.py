@@ -88,7 +88,7 @@ class OutboundMessages:
         """
         self.sent += 1
         size, flush_soon = len(body), self._pipes.flush_soon
-        may_share = self._quick_sends.may_share(ends_group=False)
+        may_share = self._quick_sends.may_share(goes_on=False)
         if flush_soon is None or not may_share or size >= _BATCH_BYTES_MAX:
             self.hand_over_batch_locked()
             self._hand_over_locked([body])

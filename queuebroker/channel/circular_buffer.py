@@ -146,9 +146,10 @@ class CircularBufferQueue(Uncopyable, Generic[M]):
         """Remove the oldest message and wake a writer; return None if there is none."""
         if not self._messages:
             return None
-        message = self._messages[0]
+        message, pulled = self._messages[0], self._pulled + 1
+        # No new object from here on: a lack of memory changes nothing.
         del self._messages[0]
-        self._pulled += 1
+        self._pulled = pulled
         self.wake_locked()
         return message
 
@@ -156,8 +157,9 @@ class CircularBufferQueue(Uncopyable, Generic[M]):
         """Remove one message if it is the oldest; return True if it was."""
         if not self._messages or self._messages[0] is not only:
             return False
+        pulled = self._pulled + 1
         del self._messages[0]
-        self._pulled += 1
+        self._pulled = pulled
         self.wake_locked()
         return True
 

@@ -339,6 +339,9 @@ class Connection(Generic[B]):
 
     # Notifications.
 
+    def flush_locked(self) -> None:
+        """Write what is kept for a later write, before a wait; only sockets keep it."""
+
     def refresh_locked(self, side: Side) -> None:
         """Update a side's descriptor, if it has one, to match its receive."""
         readiness = self.readiness[side]

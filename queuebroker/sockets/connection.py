@@ -287,10 +287,12 @@ class SocketConnection(QueueConnection):
         if not messages or self.watch is not None:
             return None
         message = messages[0]
-        # Three changes without a call between them: no interrupt can separate them.
+        pulled, taken = inbox._pulled + 1, self.link.protocol.taken + 1
+        # Three changes without a call or a new object between them: neither an
+        # interrupt nor a lack of memory can separate them.
         del messages[0]
-        inbox._pulled += 1
-        self.link.protocol.taken += 1
+        inbox._pulled = pulled
+        self.link.protocol.taken = taken
         self._give_credit_locked()
         if messages and inbox.arrived:
             inbox.arrived.wake_one()
@@ -315,6 +317,9 @@ class SocketConnection(QueueConnection):
     def revoke_locked(self) -> None:
         """Let each message take all of its steps again, since something has changed."""
         self._inbox.pull_until = self.link.protocol.gather_until = 0
+
+    def flush_locked(self) -> None:
+        self.link.flush_locked()
 
     def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
         self.revoke_locked()

@@ -26,6 +26,7 @@ from queuebroker import _net, _sync
 from queuebroker.arguments import deadline_after
 from queuebroker.closable import Uncopyable
 from queuebroker.errors import BrokerClosedError
+from queuebroker.sockets.quick_sends import GATHERED_S
 from queuebroker.waiting.parking import pause, taken_lock
 
 if TYPE_CHECKING:
@@ -398,6 +399,12 @@ class Driver(Uncopyable):
             if self.join(_REVIEW_S):
                 return
 
+    def await_writes(self) -> None:
+        """Wait until it has written all that senders had gathered (`QuickSends`)."""
+        parker, now = taken_lock(), _sync.monotonic()
+        self.at(now + 2 * GATHERED_S, parker.release, _UNOWNED)
+        _sync.park(parker, lambda: not parker.locked(), now + _END_S)
+
     def _is_ending(self) -> bool:
         """Return True if each holder is about to release it, as far as is known now.
 
@@ -533,6 +540,19 @@ def call_in_background(function: Callable[[], object]) -> None:
     """
     for driver in list(_running):
         driver.call(function, _UNOWNED)
+
+
+def _await_writes() -> None:
+    """Wait until each message that was sent is with the system, as the program ends.
+
+    Before Python joins its threads, and again after that.
+    """
+    for driver in list(_running):
+        driver.await_writes()
+
+
+_sync.at_exit_of_main(_await_writes)
+atexit.register(_await_writes)
 
 
 def _end_all() -> None:

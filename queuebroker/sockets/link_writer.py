@@ -105,6 +105,8 @@ class LinkWriter(ServedSocket):
     def flush_locked(self) -> None:
         """Write the pending output, as far as the socket takes it."""
         protocol = self.protocol
+        if protocol.gathered:
+            self.read_owner.sent_since_sleep = True
         if self._write_failed is not None:
             self._unsent.pieces.clear()
             protocol.data_to_send()
@@ -160,7 +162,7 @@ class LinkWriter(ServedSocket):
         """
         protocol = self.protocol
         if self._arrived != protocol.arrived:
-            # It may be the answer to the last message of the peer.
+            # It may be the answer to a message of the peer.
             self._arrived = protocol.arrived
             self._quick_sends.in_a_row //= 2
         elif self.driver.background and self._gather_locked(message):
@@ -197,10 +199,11 @@ class LinkWriter(ServedSocket):
         without this call until `Protocol.gather_until`.
         """
         protocol, quick_sends = self.protocol, self._quick_sends
-        if goes_on := bool(protocol.gathered):
+        goes_on = bool(protocol.gathered)
+        if goes_on:
             self.flush_locked()
         if (
-            not quick_sends.may_share(ends_group=goes_on)
+            not quick_sends.may_share(goes_on=goes_on)
             or len(message) > GATHERED_BYTES_MAX
             or protocol.limit < GATHERED_BYTES_MAX
             or self._unsent.pieces

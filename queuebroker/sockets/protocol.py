@@ -74,8 +74,9 @@ class Protocol:
     1. create it, with the `Hello` to send, or without to wait for one;
     2. pass in all input by `receive_data`, `receive_eof` or `tick`, and then handle
        every one of its `events`, in order;
-    3. after each call, send the bytes that `data_to_send` returns. It must not take
-       more before those are sent: bytes that the peer does not read must not pile up;
+    3. after each call, send the bytes that `data_to_send` returns; after
+       `begin_gathering`, soon. It must not take more before those are sent: bytes that
+       the peer does not read must not pile up;
     4. once it is ``ended`` and all was sent, close the connection.
 
     state: the state of the connection.
@@ -86,7 +87,7 @@ class Protocol:
     arrived: messages that arrived, and so the number of the last one.
     receivable: number of the last message for which there is room here.
     taken: messages that were received here, and for which no credit was returned.
-    gathered: messages sent, and not yet in a frame; `data_to_send` makes one of them.
+    gathered: messages sent, and not yet in frames; `data_to_send` makes these.
     gather_until: number of the last message that the caller may add to ``gathered``
       itself, with one more ``sent``; 0 if none.
     outgoing: the bytes to send; `data_to_send` takes them.
@@ -99,12 +100,12 @@ class Protocol:
     """
 
     __slots__ = (
-        "_credit_rides",
         "_events",
         "_input_since_tick",
         "_last_input_at",
         "_pinged",
         "_pongs",
+        "_riding_min",
         "arrived",
         "capacity",
         "descriptors",
@@ -150,7 +151,7 @@ class Protocol:
         self._pinged = False
         self._pongs = 0  # in `outgoing`
         # How many messages were received before their credit goes with a message.
-        self._credit_rides = 0
+        self._riding_min = 0
 
     # Sending. A frame that the state does not allow is the caller's fault: ValueError.
     # Each method builds its frame before it changes anything. Except in `welcome` and
@@ -188,7 +189,7 @@ class Protocol:
             frame = frames.encode_message(number, message, descriptors)
         else:
             frame = _head_of(8 + len(message), number) + message
-        if self.taken >= self._credit_rides and self.state is _OPEN:
+        if self.taken >= self._riding_min and self.state is _OPEN:
             # With a message that wakes a receiver of the peer anyway. Alone it would
             # wake the driver, in each of two processes that answer each other.
             frame = frames.encode(Credit(self.taken)) + frame
@@ -208,24 +209,26 @@ class Protocol:
         self.sent += count
 
     def begin_gathering(self, message: bytes, most: int) -> None:
-        """Send a message, and permit that ``most`` in all are gathered with it.
+        """Send a message, and permit ``most``, this one included, to be gathered.
 
-        The peer must have room for the message.
+        The peer must have room for the message. The bytes to send may wait.
         """
         self._send(_SEND_MESSAGES)
+        one, sent = (message,), self.sent + 1
         until = min(self.sendable, self.sent + most)
-        if not self.sent:
-            self.reader.unanswered = False
-        # No call from here on; and a lack of memory changes nothing.
-        self.gathered += (message,)
-        self.sent += 1
+        # From here on no call and no new object but the first: neither an interrupt nor
+        # a lack of memory can come in between.
+        self.gathered += one
+        self.reader.unanswered = False
+        self.sent = sent
         self.gather_until = until
 
     def credit(self, count: int) -> None:
         """Record that ``count`` messages were received here.
 
-        The credit is sent once it amounts to half of the capacity, and at once if the
-        peer may have no room left (QB-SOCK-3).
+        The credit is sent once it amounts to half of the capacity, with a message to
+        the peer once it amounts to a quarter, and at once if the peer may have no room
+        left (QB-SOCK-3).
         """
         self.taken += count
         self._return_credit()
@@ -297,6 +300,7 @@ class Protocol:
         ):
             return None
         self._input_since_tick = True
+        self.gather_until = 0
         self.arrived = number
         self.taken += 1
         return data[_HEAD_BYTES:]
@@ -407,6 +411,7 @@ class Protocol:
         if max(map(len, value.messages)) > (longest := self.reader.longest()):
             msg = f"a message is longer than {longest} bytes"
             raise ProtocolError(msg + " before an answer" * self.reader.unanswered)
+        self.gather_until = 0  # the next message may be an answer
         self.arrived += count
         self._events.append(value)
         self._return_credit()
@@ -432,19 +437,17 @@ class Protocol:
         self.capacity = self.sendable = self.receivable = welcome.capacity
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
-        self._credit_rides = max(1, welcome.capacity // 4)
+        self._riding_min = max(1, welcome.capacity // 4)
 
     def _frame_gathered(self) -> None:
-        """Put the gathered messages into a frame, before anything else is sent."""
+        """Make frames of the gathered messages, before anything else is sent."""
         self.gather_until = 0
-        gathered, first = self.gathered, self.sent - len(self.gathered) + 1
-        if len(gathered) == 1:  # the peer reads such a frame in one step
-            frame = frames.encode_message(first, gathered[0])
-        else:
-            frame = frames.encode_run(first, gathered)
-        # No call: see above.
-        self.outgoing += (frame,)
-        self.gathered = []
+        gathered, none = self.gathered, list[bytes]()
+        # Not one frame for all: a peer that has not answered may limit its length.
+        parts = (frames.encode_each(self.sent - len(gathered) + 1, gathered),)
+        # No call, and no new object but by the first: as in `begin_gathering`.
+        self.outgoing += parts
+        self.gathered = none
 
     def _send(self, act: Act, *parts: bytes) -> None:
         if self.gathered:

@@ -24,7 +24,7 @@ from queuebroker.sockets.link_writer import GATHERED_BYTES_MAX
 from queuebroker.sockets.peer import Peer
 from queuebroker.sockets.protocol import Protocol
 from queuebroker.sockets.read_owner import OPEN
-from queuebroker.waiting.parking import PENDING, Pending, Wait, wait_for
+from queuebroker.waiting.parking import PENDING, Pending, Wait, WaitList, wait_for
 
 __all__ = ["SocketMessageQueue"]
 
@@ -88,6 +88,8 @@ class SocketMessageQueue(LockedMessageQueue):
             OSError: one of them is no descriptor.
         """
         connection, protocol = self._socket_connection, self._protocol
+        if timeout is not _ZERO and timeout is not None:
+            deadline_after(timeout)  # a wrong one is an error in every state
         # The common arguments, by identity: the steps for any others are right for them
         # too, and only take longer.
         if (
@@ -97,16 +99,20 @@ class SocketMessageQueue(LockedMessageQueue):
             and length is None
             and not fds
             and len(data) <= GATHERED_BYTES_MAX
+            and not connection.lock._is_owned()  # type: ignore[attr-defined]
         ):
-            if timeout is not None and timeout is not _ZERO:
-                deadline_after(timeout)  # a wrong one is an error in every state
-            with connection.lock:
-                sent = protocol.sent
-                if sent < protocol.gather_until:
-                    # As in `Protocol.begin_gathering`.
-                    protocol.gathered += (data,)
-                    protocol.sent = sent + 1
-                    return
+            one = (data,)
+            try:
+                with connection.lock:
+                    sent = protocol.sent + 1
+                    if sent <= protocol.gather_until:
+                        # As in `Protocol.begin_gathering`.
+                        protocol.gathered += one
+                        protocol.sent = sent
+                        return
+            finally:
+                if connection.deferred:
+                    connection.settle()
         link = connection.link
         if (
             type(data) is not bytes
@@ -119,8 +125,6 @@ class SocketMessageQueue(LockedMessageQueue):
             if fds:
                 self._send_described(data, fds, timeout)
                 return
-        if timeout is not _ZERO and timeout is not None:
-            deadline_after(timeout)  # a wrong one is an error in every state
         if connection.lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
             connection.check_not_within("send")
         try:
@@ -172,18 +176,26 @@ class SocketMessageQueue(LockedMessageQueue):
 
     def receive(self, timeout: float | None = None) -> bytes:
         inbox = self._arrived
-        if inbox._pulled < inbox.pull_until:  # checked again under the lock
+        connection = self._socket_connection
+        if (
+            inbox._pulled < inbox.pull_until  # checked again under the lock
+            and not connection.lock._is_owned()  # type: ignore[attr-defined]
+        ):
             if timeout is not None:
                 deadline_after(timeout)  # a wrong one is an error in every state
-            with self._socket_connection.lock:
-                pulled = inbox._pulled
-                if pulled < inbox.pull_until:
-                    message = inbox._messages[0]
-                    # No call between these: no interrupt can separate them.
-                    del inbox._messages[0]
-                    inbox._pulled = pulled + 1
-                    self._protocol.taken += 1
-                    return message  # type: ignore[return-value]  # I2 of `Inbox`
+            try:
+                with connection.lock:
+                    pulled, taken = inbox._pulled + 1, self._protocol.taken + 1
+                    if pulled <= inbox.pull_until:
+                        message = inbox._messages[0]
+                        # No call and no new object: see `Protocol.begin_gathering`.
+                        del inbox._messages[0]
+                        inbox._pulled = pulled
+                        self._protocol.taken = taken
+                        return message  # type: ignore[return-value]  # I3 of `Inbox`
+            finally:
+                if connection.deferred:
+                    connection.settle()
         message = self._take(timeout)
         return message if type(message) is bytes else bytes(message)
 
@@ -269,6 +281,13 @@ class SocketMessageQueue(LockedMessageQueue):
         link.read_owner.yield_locked(wanted=True)
         connection.recover_locked()
 
+    def _waiting(
+        self, attempt: Callable[[int], Verdict], *, sends: bool
+    ) -> tuple[WaitList, Callable[[], Verdict | Pending], Callable[[], bool]]:
+        # The wait may be for the answer to messages that are not yet written.
+        self._socket_connection.critical(self._socket_connection.flush_locked)
+        return super()._waiting(attempt, sends=sends)
+
     def _wait(
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
@@ -281,9 +300,12 @@ class SocketMessageQueue(LockedMessageQueue):
         leased = False
         try:
             with connection.lock:
-                connection.link.flush_locked()  # the peer may wait for these
-                socket, closed = connection.link.socket, connection.closed
-                leased = read_owner.lease_locked(socket, closed) is not None
+                try:
+                    socket, closed = connection.link.socket, connection.closed
+                    leased = read_owner.lease_locked(socket, closed) is not None
+                except BaseException:
+                    connection.recover_locked()
+                    raise
             if leased:
                 outcome = self._read_and_wait(attempt, deadline, sends=sends)
                 with connection.lock:

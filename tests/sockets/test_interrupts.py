@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
+from queuebroker import (
+    DisconnectedQueueError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+    _net,
+    _sync,
+)
 from queuebroker._net import sleeper as sleeper_module
 from queuebroker.sockets import PeerLostError, SocketMessageQueue, quick_sends
 from specs.clauses import clause
@@ -151,18 +157,50 @@ def test_a_write_of_gathered_messages_that_is_interrupted(
 
     def case(interrupted: Blow) -> None:
         local, remote = pair()
-        local._socket_connection.link._quick_sends._is_due = (
-            True  # the driver does not help
-        )
+        link = local._socket_connection.link
+        link._quick_sends._due = link._flush_soon  # the driver does not help
         for message in messages:
             local.send(message)
         interrupted(lambda: local.ping(0))
         lost(lambda: local.ping(LIMIT_S))
-        local._socket_connection.link._quick_sends._is_due = False
+        link._quick_sends._due = None
         ended, received = check(local, remote)
         assert received == messages or ended
 
     everywhere(case)
+
+
+@clause("QB-ERR-9")
+def test_a_wait_for_room_that_is_interrupted_before_it_begins(
+    pair: Callable[[], Ends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages gathered before it are sent, or the connection ends."""
+    monkeypatch.setattr(quick_sends, "_QUICK_S", math.inf)
+    monkeypatch.setattr(quick_sends, "_IN_A_ROW_MIN", 0)
+    messages = [b"%d" % number for number in range(CAPACITY)]
+
+    def case(interrupted: Blow) -> None:
+        local, remote = pair()
+        for message in messages:
+            local.send(message)
+        with suppress(SendTimeoutError):
+            interrupted(lambda: local.send(b"more", timeout=0.001))
+        ended, received = check_received(local, remote, len(messages))
+        assert received == messages or ended
+
+    apart(case)
+
+
+def check_received(
+    local: SocketMessageQueue, remote: SocketMessageQueue, count: int
+) -> tuple[bool, list[bytes]]:
+    """As `check`, after ``remote`` has made room by receiving ``count`` messages."""
+    received: list[bytes] = []
+    for _ in range(count):
+        if lost(lambda: received.append(remote.receive(timeout=LIMIT_S))):
+            return True, received
+    ended, rest = check(local, remote)
+    return ended, received + [each for each in rest if each != b"more"]
 
 
 @clause("QB-ERR-9")

@@ -6,6 +6,7 @@ away the driver, so that only the end itself writes the gathered messages.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import os
@@ -21,7 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, SendTimeoutError
+from queuebroker import (
+    DisconnectedQueueError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+    aio,
+    receive_any,
+)
 from queuebroker.sockets import (
     Driver,
     SocketMessageQueue,
@@ -57,7 +64,8 @@ def pair(gathers: None) -> Iterator[Ends]:
 
 def keep(end: SocketMessageQueue) -> SocketMessageQueue:
     """Keep the driver from writing what this end gathers; return the end."""
-    end._socket_connection.link._quick_sends._is_due = True
+    link = end._socket_connection.link
+    link._quick_sends._due = link._flush_soon
     return end
 
 
@@ -285,6 +293,124 @@ def test_a_wait_beside_another_thread_writes_the_gathered_messages_first(
         assert reading.result() == b"answer"
 
 
+@clause("QB-SOCK-8")
+def test_a_wait_at_several_queues_writes_the_gathered_messages_first(
+    pair: Ends,
+) -> None:
+    far, near = pair
+    with Threads() as threads:
+        answering = threads.start(lambda: far.send(far.receive(timeout=LIMIT_S)))
+        keep(near).send(b"question")
+        assert receive_any([near], timeout=LIMIT_S) == (near, b"question")
+        answering.result()
+
+
+@clause("QB-SOCK-8")
+def test_a_coroutine_that_waits_writes_the_gathered_messages_first(pair: Ends) -> None:
+    far, near = pair
+
+    async def ask() -> bytes:
+        queue = aio.wrap(near)
+        await queue.send(b"question")
+        return await queue.receive(timeout=LIMIT_S)
+
+    with Threads() as threads:
+        answering = threads.start(lambda: far.send(far.receive(timeout=LIMIT_S)))
+        keep(near)
+        assert asyncio.run(ask()) == b"question"
+        answering.result()
+
+
+@clause("QB-SOCK-8")
+def test_a_message_that_arrives_ends_the_group(pair: Ends) -> None:
+    """The next message may be its answer."""
+    far, near = pair
+    keep(near)
+    near.send(b"0")
+    near.send(b"1")
+    far.send(b"question")
+    assert near.receive(timeout=LIMIT_S) == b"question"
+    near.send(b"answer")
+    assert gathered(near) == 0
+    assert take(far, 3) == [b"0", b"1", b"answer"]
+
+
+@clause("QB-SOCK-8")
+def test_a_caller_may_spin_after_gathered_messages(pair: Ends) -> None:
+    _far, near = pair
+    read_owner = near._socket_connection.link.read_owner
+    keep(near)
+    near.send(b"0")
+    read_owner.sent_since_sleep = False
+    near._socket_connection.critical(near._socket_connection.flush_locked)
+    assert read_owner.sent_since_sleep
+
+
+@clause("QB-SOCK-9")
+def test_a_peer_that_is_not_answered_may_send_many_messages(gathers: None) -> None:
+    """Its limit is that of one message, not of those that share a write."""
+    options = SocketOptions(unanswered_bytes_max=100)
+    with ends(host={"options": options, "capacity": 400}) as (far, near):
+        messages = [b"%100d" % number for number in range(400)]
+        for message in messages:
+            near.send(message)
+        assert take(far, 400) == messages
+
+
+@clause("QB-CONC-10")
+def test_a_call_within_another_of_its_thread_is_refused(pair: Ends) -> None:
+    far, near = pair
+    keep(near)
+    near.send(b"0")
+    near.send(b"1")
+    with near._connection.lock, pytest.raises(RuntimeError):
+        near.send(b"2")
+    assert near.ping(LIMIT_S)
+    assert far.receive(timeout=LIMIT_S) == b"0"
+    with far._connection.lock, pytest.raises(RuntimeError):
+        far.receive()
+    assert far.receive(timeout=LIMIT_S) == b"1"
+
+
+class _Exhausted(int):
+    """A number without memory for the next one."""
+
+    def __add__(self, _other: int) -> int:
+        raise MemoryError
+
+
+@clause("QB-ERR-10")
+def test_a_send_without_memory_gathers_nothing(pair: Ends) -> None:
+    far, near = pair
+    protocol = keep(near)._socket_connection.link.protocol
+    near.send(b"0")
+    for _ in range(2):
+        protocol.sent = _Exhausted(protocol.sent)
+        with pytest.raises(MemoryError):
+            near.send(b"no memory")
+        protocol.sent = int(protocol.sent)
+        near.send(b"1")
+    assert near.ping(LIMIT_S)
+    assert take(far, 3) == [b"0", b"1", b"1"]
+
+
+@clause("QB-ERR-10")
+@pytest.mark.parametrize("first", [True, False])
+def test_a_receive_without_memory_takes_nothing(pair: Ends, first: bool) -> None:
+    far, near = pair
+    near.send_many(numbered(3))
+    assert near.ping(LIMIT_S)
+    taken = 0 if first else 1
+    assert take(far, taken) == numbered(taken)
+    protocol = far._socket_connection.link.protocol
+    protocol.taken = _Exhausted(protocol.taken)
+    with pytest.raises(MemoryError):
+        far.receive(timeout=0)
+    protocol.taken = int(protocol.taken)
+    assert take(far, 3 - taken) == numbered(3 - taken, taken)
+    assert protocol.taken == 3
+
+
 @clause("QB-SOCK-3")
 def test_the_capacity_bounds_the_gathered_messages(gathers: None) -> None:
     with ends(host={"capacity": 6}) as (far, near):
@@ -353,31 +479,44 @@ def test_descriptors_stay_with_their_message(gathers: None) -> None:
 
 
 EXITS = """
-import math, sys
-from queuebroker.sockets import SocketQueueBroker, quick_sends
-quick_sends._QUICK_S, quick_sends._IN_A_ROW_MIN = math.inf, 0
-queue = SocketQueueBroker("child").connect(sys.argv[1], 7, required=True)
-link = queue._socket_connection.link
-link._quick_sends._is_due = True
-for number in range(10):
-    queue.send(b"%d" % number)
-assert len(link.protocol.gathered) == 10
+import multiprocessing, sys, threading
+from queuebroker.sockets import SocketQueueBroker
+kept = []
+def send():
+    queue = SocketQueueBroker("child").connect(sys.argv[1], 7, required=True)
+    if sys.argv[2] != "a local queue":
+        kept.append(queue)
+    if sys.argv[2] == "a daemon thread":
+        threading.Thread(target=queue.receive, daemon=True).start()
+    for number in range(300):
+        queue.send(b"%d" % number)
+if sys.argv[2] == "a forked process":
+    child = multiprocessing.get_context("fork").Process(target=send)
+    child.start()
+    child.join()
+else:
+    send()
 """
 
 
-@clause("QB-SOCK-4")
-def test_the_end_of_a_program_writes_what_it_has_gathered() -> None:
+@clause("QB-SOCK-8")
+@pytest.mark.parametrize(
+    "keeps",
+    ["a local queue", "a global queue", "a daemon thread", "a forked process"],
+)
+def test_a_program_that_ends_has_written_what_it_has_sent(keeps: str) -> None:
     with (
         folder() as place,
-        SocketQueueBroker("host", listen=f"ipc://{place}/host") as host,
+        SocketQueueBroker("host", listen=f"ipc://{place}/host", capacity=1000) as host,
         Threads() as threads,
     ):
         accepting = threads.start(host.accept, PORT)
         assert host.address is not None
-        subprocess.run([sys.executable, "-c", EXITS, host.address], check=True)
+        command = [sys.executable, "-c", EXITS, host.address, keeps]
+        subprocess.run(command, check=True)
         with accepting.result() as queue:
             assert isinstance(queue, SocketMessageQueue)
-            assert take(queue, 10) == numbered(10)
+            assert take(queue, 300) == numbered(300)
 
 
 @clause("QB-SOCK-4")
