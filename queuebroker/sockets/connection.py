@@ -66,7 +66,6 @@ class Inbox(CircularBufferQueue[Message]):
 
     def pull_run_locked(self, most: int) -> list[Message]:
         """Remove the oldest messages, ``most`` at most."""
-        self.pull_until = 0  # first: a signal handler may receive within a call below
         messages = self._messages
         if most >= len(messages):
             taken = list(messages)
