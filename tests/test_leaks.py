@@ -135,21 +135,20 @@ def _run(root: Path, shm: Path, text: str) -> list[str]:
     shm: the folder that the conftest takes for /dev/shm.
     """
     tests = root / "tests"
-    tests.mkdir()
-    (tests / "leaks").mkdir()
-    for name in (
-        *("__init__.py", "conftest.py", "depth.py", "watchdog.py"),
-        *("leaks/__init__.py", "leaks/snapshot.py"),
-    ):
-        shutil.copy(_HERE / name, tests / name)
+    # All helpers, since the conftest may import any of them.
+    shutil.copytree(
+        _HERE, tests, ignore=shutil.ignore_patterns("test_*.py", "__pycache__")
+    )
     snapshot = tests / "leaks" / "snapshot.py"
     ours = snapshot.read_text().replace('Path("/dev/shm")', f"Path({str(shm)!r})")
     assert str(shm) in ours
     snapshot.write_text(ours)
     shutil.copy(_HERE.parent / "pyproject.toml", root)
-    (tests / "test_leaky.py").write_text(text)
+    file = tests / "test_leaky.py"
+    file.write_text(text)
     answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-rA", "--tb=no", "-q"],
+        # By its name: a search of the folder would load every conftest.
+        [*(sys.executable, "-m", "pytest", "-n0", "-rA", "--tb=no", "-q"), file],
         cwd=root,
         check=False,
         stdout=subprocess.PIPE,
