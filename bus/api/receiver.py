@@ -96,7 +96,7 @@ class Responder:
         entry, asker, router = message._to, message._source, self._router
         config = self._config
         limit = config.message_bytes_max
-        frozen, size = freeze_within(payload, limit, config.encoders)
+        frozen, size, encoded = freeze_within(payload, limit, config.encoders)
         if error is not None:
             error = fitting(error, limit)
         if asker.remote:
@@ -105,7 +105,7 @@ class Responder:
             comm = router.exchange.comm
             assert comm is not None
             message._answered = True
-            comm.answer(message, frozen, error)
+            comm.answer(message, frozen, error, encoded)
             return
         message._answered = True
         trace: Trace | None = message._trace

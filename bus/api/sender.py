@@ -154,7 +154,8 @@ class Sender:
             lasts_s = None if deadline is None else config.command_timeout_s
             if self._begin_send_batch(to, entry, payload, lasts_s):
                 return NO_QUESTION
-        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        limit, encoders = config.message_bytes_max, config.encoders
+        frozen, size, _ = freeze_within(payload, limit, encoders)
         message = Incoming(
             kind=_COMMAND,
             payload=frozen,
@@ -243,7 +244,8 @@ class Sender:
         # Every check, for every addressee, comes before the first send.
         routes = [(str(where), *self.bus._route(where, bus)) for where in to]
         config = self._config
-        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        limit, encoders = config.message_bytes_max, config.encoders
+        frozen, size, _ = freeze_within(payload, limit, encoders)
         numbers: list[int] = []
         refused: BusFullError | None = None
         to_come = len(routes)
@@ -317,7 +319,8 @@ class Sender:
             entry = None
             name, there = there._route(to, bus)
         config = self._config
-        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        limit, encoders = config.message_bytes_max, config.encoders
+        frozen, size, encoded = freeze_within(payload, limit, encoders)
         message = Incoming(
             _COMMAND,
             frozen,
@@ -348,7 +351,7 @@ class Sender:
         message._id = number
         router = there._router
         try:
-            if entry is None or not router.post(message):
+            if entry is None or not router.post(message, encoded):
                 router.send(message)
         except BusFullError:
             questions.close(number)
@@ -416,7 +419,8 @@ class Sender:
             raise ValueError("notify requires a timeout with on_response: give seconds")
         self.require_host()
         config = self._config
-        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        limit, encoders = config.message_bytes_max, config.encoders
+        frozen, size, _ = freeze_within(payload, limit, encoders)
         number = 0
         if on_response is not None:
             number = self.asker.ask(

@@ -16,7 +16,8 @@ resends it on the next link.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -39,7 +40,7 @@ from bus.kernel.wire import (
     WANTS_REPLY,
     Batch,
     Run,
-    Single,
+    decode_single,
     encode_single,
     ends_head,
     read_single,
@@ -49,8 +50,6 @@ from bus.model.message import Incoming, Kind
 from bus.model.payload import decode, own_copy
 
 if TYPE_CHECKING:
-    from collections import deque
-
     from bus.kernel.peer.peer import Peer
     from bus.kernel.peer.relay import Relay
     from bus.kernel.remote_manager import RemoteManager
@@ -64,17 +63,16 @@ __all__ = ["BODY_MAX", "FastPath"]
 BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
 _SHARED_MAX: Final = 8 * 2**20  # a wake-up is little beside the copy of a longer one
 _BY_LINK: Final = Bodies()
-_ALL: Final = (True, True)  # a result of `FastPath._acked_by`
 
 
 class _Ends(Struct, frozen=True, eq=False):
     """The sender and the receivers of messages; valid until the next decision.
 
-    head: the `Single.stream` of the frames from the sender's process. epoch, stream: of
+    head: the `stream_head` of the frames from the sender's process. epoch, stream: of
       that stream.
     answers: True if the messages are answers. refused: flags that are not accepted.
-    to: the relay number of the receiver. target: the receiving task, if it is one;
-      audience: else the subscribers.
+    to: the relay number of the receiver. target: the receiving task, an `Entry`, if it
+      is one; audience: else the subscribers.
     receipt, receipts: for the receiving task; those of the audience stay empty.
     """
 
@@ -85,7 +83,7 @@ class _Ends(Struct, frozen=True, eq=False):
     answers: bool
     refused: int
     to: int
-    target: Entry | None
+    target: Any
     audience: tuple[Audience, ...]
     receipt: Receipt
     receipts: Receipts
@@ -108,6 +106,7 @@ class FastPath:
         "_bodies",
         "_ends",
         "_head",
+        "_horizons",
         "_longest",
         "_manager",
         "_outgoing",
@@ -130,6 +129,7 @@ class FastPath:
         self._remote: Final = remote
         self._manager: Final = remote.manager
         self._bodies: Final = bodies
+        self._horizons: Final = remote.topology.horizons
         self.peer: Final = peer
         self.link: Final = link
         self._session: Final = peer.session
@@ -140,10 +140,10 @@ class FastPath:
         # The messages that may be sent at once: their relay, sender and kind. After the
         # next decision, at another `ProcessManager.revision`, that must be checked.
         self._permit: tuple[int, Relay, Entry, Kind] | None = None
-        # Of these: the maximum length on the link, in bytes, and `Single.ends`.
+        # Of these: the maximum length on the link, in bytes, and the `ends_head`.
         self._longest: int = 0
         self._sent_ends: bytes = b""
-        # The ends of received messages, by `Single.ends`, all found at this revision.
+        # The ends of received messages, by `ends_head`, all found at this revision.
         self._ends: Final[dict[bytes, _Ends]] = {}
         self._revision: int = -1
 
@@ -154,21 +154,20 @@ class FastPath:
 
     # Sending.
 
-    def command(self, command: Incoming, now: float) -> bytes | Batch | None:
+    def command(
+        self, command: Incoming, now: float, encoded: bytes | None = None
+    ) -> bytes | Batch | None:
         """Return the frame of a command, which the caller must send at once.
 
         None if the command must be posted in the usual way; then nothing has changed. A
         long message is returned as a batch, whose body the caller puts into memory.
+
+        encoded: the encoding of its payload, if it is known.
         """
         if command._trace is not None:
             return None
-        relay: Relay = command._to.mailbox
-        source = command._source
-        flags, body = pack_payload(command.payload)
-        size = len(body)
-        if not self._may_send(relay, source, Kind.COMMAND, size):
-            return None
-        deadline = command._deadline
+        source, deadline = command._source, command._deadline
+        flags, body = (0, encoded) if encoded else pack_payload(command.payload)
         outbound_run = OutboundRun(
             Kind.COMMAND,
             source,
@@ -178,15 +177,17 @@ class FastPath:
             0,  # it never waits
             deadline,
             (body,),
-            size,
+            len(body),
             command,
         )
-        return self._send(relay, outbound_run, milliseconds_left(deadline, now))
+        left = milliseconds_left(deadline, now)
+        return self._send(command._to.mailbox, outbound_run, left)
 
     def answer(
         self,
         question: Incoming,
         payload: Payload,
+        encoded: bytes | None = None,
         *,
         extracted_at: float | None = None,
     ) -> bytes | Batch | None:
@@ -197,14 +198,8 @@ class FastPath:
         """
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
-        relay: Relay = question._source.mailbox
         source = question._to
-        flags, body = pack_payload(payload)
-        size = len(body)
-        if not self._may_send(relay, source, Kind.COMMAND_RESPONSE, size):
-            return None
-        if extracted_at is not None:
-            self.peer.on_answered(question, extracted_at)
+        flags, body = (0, encoded) if encoded else pack_payload(payload)
         outbound_run = OutboundRun(
             Kind.COMMAND_RESPONSE,
             source,
@@ -214,9 +209,10 @@ class FastPath:
             0,  # it never waits
             None,
             (body,),
-            size,
+            len(body),
         )
-        return self._send(relay, outbound_run, NO_DEADLINE)
+        relay: Relay = question._source.mailbox
+        return self._send(relay, outbound_run, NO_DEADLINE, question, extracted_at)
 
     def may_notify(self, source: Entry, size: int) -> bool:
         """Return True if a notification may be sent at once.
@@ -224,8 +220,10 @@ class FastPath:
         size: the length of its body in bytes.
         """
         audience = self.peer.audience
+        permit = self._manager.revision, audience, source, Kind.NOTIFICATION
         return (
-            self._may_send(audience, source, Kind.NOTIFICATION, size)
+            (permit == self._permit or self._renew(permit))
+            and audience.room > 0
             and size <= self._longest
         )
 
@@ -234,25 +232,19 @@ class FastPath:
 
         `may_notify` has allowed it just now.
         """
-        return self._send(self.peer.audience, outbound_run, NO_DEADLINE)
+        frame = self._send(self.peer.audience, outbound_run, NO_DEADLINE)
+        assert frame is not None
+        return frame
 
-    def _may_send(self, relay: Relay, source: Entry, kind: Kind, size: int) -> bool:
-        """Return True if a message may be sent at once, False if it must wait."""
-        permit = self._manager.revision, relay, source, kind
-        if permit != self._permit:
-            if not self._would_be_sent(relay, source, kind):
-                return False
-            self._longest = min(BODY_MAX, self.peer.message_bytes_max)
-            self._sent_ends = ends_head(relay.number, source.relay, kind)
-            self._permit = permit
-        outgoing = self._outgoing
-        return not (
-            (size > self._longest and not self._is_shared(size))
-            or (relay.under_way and relay.room <= 0)
-            # `OutgoingStream.room`, without the call.
-            or outgoing.next - outgoing.floor >= outgoing.window
-            or outgoing.next == NUMBERS
-        )
+    def _renew(self, permit: tuple[int, Relay, Entry, Kind]) -> bool:
+        """Return True if such messages may be sent at once until the next decision."""
+        _, relay, source, kind = permit
+        if not self._would_be_sent(relay, source, kind):
+            return False
+        self._longest = min(BODY_MAX, self.peer.message_bytes_max)
+        self._sent_ends = ends_head(relay.number, source.relay, kind)
+        self._permit = permit
+        return True
 
     def _is_shared(self, size: int) -> bool:
         """Return True if a body of ``size`` bytes would lie in shared memory."""
@@ -289,13 +281,38 @@ class FastPath:
         )
 
     def _send(
-        self, relay: Relay, outbound_run: OutboundRun, left: int
-    ) -> bytes | Batch:
-        """Account for a message as sent; return its frame."""
-        outgoing, task, [body] = self._outgoing, outbound_run.relay, outbound_run.bodies
-        acknowledged, extracted = self._acks.acknowledge_by(task)
+        self,
+        relay: Relay,
+        outbound_run: OutboundRun,
+        left: int,
+        question: Incoming | None = None,
+        extracted_at: float | None = None,
+    ) -> bytes | Batch | None:
+        """Account for a message as sent; return its frame, or None if it must wait.
+
+        question, extracted_at: as for `answer`.
+        """
+        permit = self._manager.revision, relay, outbound_run.source, outbound_run.kind
+        if permit != self._permit and not self._renew(permit):
+            return None
+        outgoing, size = self._outgoing, outbound_run.size
+        if (
+            (size > self._longest and not self._is_shared(size))
+            or (relay.under_way and relay.room <= 0)
+            # `OutgoingStream.room`, without the call.
+            or outgoing.next - outgoing.floor >= outgoing.window
+            or outgoing.next == NUMBERS
+        ):
+            return None
+        task, [body], extraction = outbound_run.relay, outbound_run.bodies, None
+        if question is not None and extracted_at is not None:
+            # The relay of the asker is still in place, so this is still the same epoch.
+            receipts: Receipts = question._receipt.receipts
+            if receipts.take(question._number):
+                extraction = receipts.extracted, extracted_at, question._size
+        acknowledged, extracted = self._acks.acknowledge_by(task, extraction)
         frame: bytes | Batch
-        if outbound_run.size < FOLLOWS_MIN:
+        if size < FOLLOWS_MIN:
             frame = encode_single(
                 self._head,
                 outgoing.floor,
@@ -333,7 +350,7 @@ class FastPath:
 
     # Receiving.
 
-    def receive(
+    def receive(  # noqa: PLR0912 # a call for each part would cost more
         self,
         data: bytes,
         now: float,
@@ -348,116 +365,134 @@ class FastPath:
         answers_only: accept nothing else. After an interrupt a message may be delivered
           a second time, which is harmless only for an answer.
         """
-        single = read_single(data)
-        if single is None:
+        head = read_single(data)
+        if head is None:
             return False
+        stream, _, first, acked, extracted, key, flags, id_, left, _, _, mid, _ = head
         if self._revision != self._manager.revision:
             self._ends.clear()  # first: after an interrupt the next call repeats this
             self._revision = self._manager.revision
-        ends = self._ends.get(single.ends) or self._new_ends(
-            single.ends, single.batch(data)
-        )
+        ends = self._ends.get(key) or self._new_ends(key, data)
         if ends is None:
             return False
-        peer, relay = self.peer, ends.relay
-        acks, outgoing = self._acks, self._outgoing
-        has, last = acks.received, outgoing.next - 1
-        first, after = single.first, single.first + 1
-        acked = (
-            _ALL
-            if single.acknowledged == last == single.extracted and not peer.waiting
-            else self._acked_by(single, relay)
-        )
-        answers = ends.answers
-        horizons = self._remote.topology.horizons
+        peer, relay, acks, outgoing = self.peer, ends.relay, self._acks, self._outgoing
+        answers, target, has = ends.answers, ends.target, acks.received
         if (
-            acked is None
-            or single.stream != ends.head
+            stream != ends.head
             # A frame that arrived before, over another link, stops here (AMO-7).
             or first != has.next
             or has.missing
-            or single.flags & ends.refused
-            or single.mid
+            or flags & ends.refused
+            or mid
             # Earlier messages for the task are not extracted yet.
             or (ends.receipts.unread if answers else answers_only)
             # Otherwise a horizon must be stored first (AMO-20), by an action of a
             # round.
-            or not (horizons is None or horizons.covers(peer.name, ends.epoch, first))
+            or not (
+                self._horizons is None
+                or self._horizons.covers(peer.name, ends.epoch, first)
+            )
         ):
             return False
-        flags = single.flags
+        # True if the frame acknowledges the stream, and the messages of the relay.
+        arrived = taken = True
+        if acked != extracted or acked != outgoing.next - 1 or peer.waiting:
+            parts = self._acked_by(acked, extracted, relay)
+            if parts is None:
+                return False
+            arrived, taken = parts
         try:
             # Last, after all reasons to refuse: the end of a view of a leased body
             # would end the lease of a message that is read again in the usual way.
-            body = self._leased(single, data) if flags & LEASED else data[HEAD_BYTES:]
+            body = self._leased(data) if flags & LEASED else data[HEAD_BYTES:]
             payload: Payload = body if flags & RAW else decode(body)
         except WireError:
             return False
         # If an interrupt comes before ``stream.next`` is set, the link is dropped, and
         # the peer resends the frame on the next link. All steps may be repeated.
-        posts: list[Post] = []
+        size, after = len(body), first + 1
         if answers:
-            asker = ends.target
-            assert asker is not None
-            todo.append(Answer(asker, single.id, relay.entry.address, payload))
+            todo.append(Answer(target, id_, relay.entry.address, payload))
             # First: a request that is answered needs no deadline once it is extracted.
-            relay.on_answer(asker, single.id)
-        elif ends.audience:
-            posts = _notifications(ends, single.id, payload, len(body))
-        arrived, extracted = acked
+            relay.on_answer(target, id_)
         if arrived:
-            outgoing.acknowledge_all()
-        if extracted:
+            # The call comes first: an interrupt finds both changes or none.
+            outgoing.kept, outgoing.floor = deque(), outgoing.next
+        if taken:
             relay.on_all_extracted()
+        peer.received_at = now
         if answers:
             ends.receipts.extracted = first
-            acks.on_extracted(ends.to, first, now, len(body))
-        elif not posts:
-            posts = [_command_in(ends, single, payload, len(body), now)]
-        peer.received_at = now
-        acks.on_received(Acknowledgement(after))
-        ends.stream.next = after
-        if ends.audience:
-            acks.on_extracted(AUDIENCE, first, now, len(body))
-            acks.check_rarely()
-            relay.gap = 0
-        # Not before: after an error, the peer sends a command again, which is then
-        # refused (AMO-7). No interrupt comes here: the main thread accepts only
-        # answers.
-        todo += posts
+            acks.on_extracted(ends.to, first, now, size)
+            acks.received = Acknowledgement(after)
+            ends.stream.next = after
+        else:  # no interrupt comes here: the main thread accepts only answers
+            if target is None:
+                posts = _notifications(ends, id_, payload, size)
+            else:
+                command = Incoming(
+                    Kind.COMMAND,
+                    payload,
+                    None,
+                    relay.entry,
+                    target,
+                    None,
+                    size,
+                    None if left == NO_DEADLINE else now + left / 1000,
+                    ends.receipt,
+                    first,
+                    id_,
+                    wants_reply=flags & WANTS_REPLY != 0,
+                )
+                relay.users.add(target)
+                ends.receipts.expect(first)
+                posts = [Post(target, [command])]
+            acks.on_received(Acknowledgement(after))
+            ends.stream.next = after
+            if target is None:
+                acks.on_extracted(AUDIENCE, first, now, size)
+                acks.check_rarely()
+                relay.gap = 0
+            # Not before: after an error, the peer sends a command again, which is then
+            # refused (AMO-7).
+            todo += posts
         return True
 
-    def _acked_by(self, single: Single, relay: Relay) -> tuple[bool, bool] | None:
+    def _acked_by(
+        self, acked: int, extracted: int, relay: Relay
+    ) -> tuple[bool, bool] | None:
         """Return whether a frame acknowledges the stream, and the messages of a relay.
 
         Each of the two as a whole, or nothing of it. None if the frame acknowledges a
         part, or frees room for which a message waits.
+
+        acked, extracted: its `Batch.acknowledged` and `Batch.extracted`.
         """
         outgoing, unacked = self._outgoing, relay.unacked
-        stop = single.acknowledged + 1
-        stream = stop > outgoing.floor
-        if stream and (stop != outgoing.next or self.peer.waiting):
+        stream = acked >= outgoing.floor
+        if stream and (acked + 1 != outgoing.next or self.peer.waiting):
             return None
-        if not unacked or unacked[0][0] > single.extracted:
+        if not unacked or unacked[0][0] > extracted:
             return stream, False
         last, outbound_run = unacked[-1]
-        if last + len(outbound_run.bodies) != single.extracted + 1 or self.peer.waiting:
+        if last + len(outbound_run.bodies) != extracted + 1 or self.peer.waiting:
             return None
         return stream, True
 
-    def _leased(self, single: Single, data: bytes) -> bytes | memoryview:
+    def _leased(self, data: bytes) -> bytes | memoryview:
         """Return the body of a message in shared memory; raise `WireError` if none."""
-        batch = single.batch(data)
+        batch = decode_single(data)
         assert batch is not None
         found = self._bodies.resolve_body(self.link, batch)
         assert isinstance(found, Batch)
         return found.runs[0].bodies[0]
 
-    def _new_ends(self, key: bytes, batch: Batch | None) -> _Ends | None:
+    def _new_ends(self, key: bytes, data: bytes) -> _Ends | None:
         """Look up the sender and the receivers of messages; None if rounds read them.
 
-        batch: one of these messages.
+        data: the frame of one of these messages.
         """
+        batch = decode_single(data)
         if batch is None:
             return None
         peer, remote, [run] = self.peer, self._remote, batch.runs
@@ -501,35 +536,10 @@ class FastPath:
             to,
             target,
             audience,
-            Receipt(peer, epoch, to),
+            Receipt(peer, epoch, to, receipts),
             receipts,
         )
         return ends
-
-
-def _command_in(
-    ends: _Ends, single: Single, payload: Payload, size: int, now: float
-) -> Post:
-    """Account for a received command; return the action that delivers it."""
-    left, target = single.milliseconds_left, ends.target
-    assert target is not None
-    command = Incoming(
-        Kind.COMMAND,
-        payload,
-        None,
-        ends.relay.entry,
-        target,
-        None,
-        size,
-        None if left == NO_DEADLINE else now + left / 1000,
-        ends.receipt,
-        single.first,
-        single.id,
-        wants_reply=single.flags & WANTS_REPLY != 0,
-    )
-    ends.relay.users.add(target)
-    ends.receipts.expect(single.first)
-    return Post(target, [command])
 
 
 def _notifications(ends: _Ends, id_: int, payload: Payload, size: int) -> list[Post]:

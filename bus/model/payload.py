@@ -222,8 +222,11 @@ def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
 
 def freeze_within(
     payload: Any, limit: int, encoders: Encoders = _NO_ENCODERS
-) -> tuple[Payload, int]:
+) -> tuple[Payload, int, bytes | None]:
     """Freeze ``payload``; return it, and its encoded size of at most ``limit`` bytes.
+
+    The third item is its encoding, if the size was found by that; None otherwise. The
+    caller must not keep it longer than until the message is posted.
 
     A `Loan` that is the payload becomes its bytes: in shared memory, a view of them.
 
@@ -231,42 +234,34 @@ def freeze_within(
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
     """
-    kind = type(payload)
+    kind, size, encoded = type(payload), 0, None
     frozen: Payload
     if kind is bytes:  # the most common case, and the one that is benchmarked
         frozen, size = payload, size_with_length(len(payload))
+    elif kind is dict:
+        frozen = copy = dict(payload)  # in one step: another thread may change it
+        # Numbers and text stand as they are, and have no encoder. Bytes may be long,
+        # and would be copied to find out the size.
+        if _NUMBERS_AND_TEXT.issuperset(map(type, copy.values())) and _TEXT.issuperset(
+            map(type, copy)
+        ):
+            try:
+                encoded = ENCODER.encode(copy)
+                size = len(encoded)
+            except (UnicodeEncodeError, OverflowError):
+                size = 0  # it cannot be sent as it is; `freeze` decides
     elif kind is Loan:
         # Checked first: a loan that is refused here can still be sent elsewhere.
         size = size_with_length(payload.nbytes)
         if size > limit:
             raise MessageTooLargeError(size, limit)
-        return payload._send(), size
-    # A copy, in one step: another thread may change the dict meanwhile.
-    elif kind is dict and (size := _flat_size(copy := dict(payload))):
-        frozen = copy
-    else:
+        return payload._send(), size, None
+    if not size:  # it is not so simple
         frozen = freeze(payload, encoders)
         size = size_of(frozen)
     if size > limit:
         raise MessageTooLargeError(size, limit)
-    return frozen, size
-
-
-def _flat_size(items: dict[Any, Any]) -> int:
-    """Return the size of a dict of numbers and text, which stands as it is.
-
-    0 if it is not so simple, or cannot be sent: then `freeze` decides. These types have
-    no encoder. Bytes may be long, and would be copied.
-    """
-    if not (
-        _NUMBERS_AND_TEXT.issuperset(map(type, items.values()))
-        and _TEXT.issuperset(map(type, items))
-    ):
-        return 0
-    try:
-        return len(ENCODER.encode(items))
-    except (UnicodeEncodeError, OverflowError):
-        return 0
+    return frozen, size, encoded
 
 
 def _stands(value: Any) -> bool:

@@ -81,11 +81,20 @@ class Comm(Protocol):
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a relay; it sends the messages parked for its name first."""
 
-    def send_now(self, message: Incoming) -> bool:
-        """Try to send a message at once; return False if it must be posted instead."""
+    def send_now(self, message: Incoming, encoded: bytes | None = None) -> bool:
+        """Try to send a message at once; return False if it must be posted instead.
 
-    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to a message from another process."""
+        encoded: the encoding of its payload, if it is known.
+        """
+
+    def answer(
+        self,
+        question: Incoming,
+        payload: Payload,
+        error: str | None,
+        encoded: bytes | None = None,
+    ) -> None:
+        """Send the answer to a message from another process; encoded: as above."""
 
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task extracted or dropped a message, local or remote."""

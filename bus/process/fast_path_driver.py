@@ -121,26 +121,36 @@ class FastPathDriver:
 
     # For any thread.
 
-    def send_now(self, message: Incoming) -> bool:
+    def send_now(self, message: Incoming, encoded: bytes | None = None) -> bool:
         """Put a command or a notification on its links at once.
 
         Return False if it must be posted as usual; then no process has it.
+
+        encoded: the encoding of the payload of a command, if it is known.
         """
         if message.kind is not Kind.COMMAND:
             return self._notify_now(message)
         if not (message.wants_reply or self._is_alone()):
             return False
-        return self._send(
-            message._to.mailbox.peer, message._source, self._command, message, None
-        )
+        peer: Peer = message._to.mailbox.peer
+        return self._send(peer, message._source, self._command, message, None, encoded)
 
     def _is_alone(self) -> bool:
         now = _sync.monotonic()
         last, self._commanded_at = self._commanded_at, now
         return now - last >= _ALONE_S
 
-    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to a question from another process, at once or as usual."""
+    def answer(
+        self,
+        question: Incoming,
+        payload: Payload,
+        error: str | None,
+        encoded: bytes | None = None,
+    ) -> None:
+        """Send the answer to a question from another process, at once or as usual.
+
+        encoded: the encoding of the payload, if it is known.
+        """
         source: Entry = question._to
         peer: Peer = question._source.mailbox.peer
         host = source.host
@@ -149,7 +159,9 @@ class FastPathDriver:
                 error is not None
                 or host is None
                 or host.pending()  # those may be answered in the same frame
-                or not self._send(peer, source, self._answer, question, payload)
+                or not self._send(
+                    peer, source, self._answer, question, payload, encoded
+                )
             ):
                 self._inbox.push(OutboundAnswer(question, payload, error))
         finally:
@@ -160,32 +172,33 @@ class FastPathDriver:
         self,
         peer: Peer,
         source: Entry,
-        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | Batch | None],
+        frame_of: Callable[..., bytes | Batch | None],
         question: Incoming,
         payload: Payload,
+        encoded: bytes | None,
     ) -> bool:
         """Put a message on the link to a process; return False if it must wait.
 
         frame_of: accounts for the message as sent, and returns its frame; None if it
-          must wait. It makes no decision of the manager.
+          must wait. It makes no decision of the manager. Its arguments are the link and
+          those below.
         """
-        hold, lock, session = self.hold, self._exchange_lock, peer.session
-        link = session.link
+        hold, lock, waitable = self.hold, self._exchange_lock, None
         # This message may join the round under way. Or this thread holds the lock, and
         # runs a finalizer.
-        if link is None or hold.locked() or lock.locked():
+        if hold.locked() or lock.locked():
             return False
         try:
             with hold:
                 with lock:
                     if self._has_earlier_work():
                         return False
-                    waitable, link = self._waitable_links.get(peer), session.link
-                    if waitable is None or waitable.link != link:
+                    waitable = self._waitable_links.get(peer)
+                    if waitable is None or waitable.link != peer.session.link:
                         waitable = self._new_waitable_link(peer)
                         if waitable is None:
                             return False
-                    frame = frame_of(waitable, question, payload)
+                    frame = frame_of(waitable, question, payload, encoded)
                 if frame is None:
                     return False
                 host = source.host
@@ -195,13 +208,13 @@ class FastPathDriver:
                     host.link_wait = waitable
                 if not self._put(waitable.link, frame):
                     self.check_link(waitable.link)  # the comm thread sends it
-            if not peer.acks.in_exchange and session.ack_at is not None:
+            if not peer.acks.in_exchange and peer.session.ack_at is not None:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
             # it.
-            if link is not None:
-                self.abort_link(link)
+            if waitable is not None:
+                self.abort_link(waitable.link)
             raise
         return True
 
@@ -323,29 +336,37 @@ class FastPathDriver:
         return revision, source, fast_paths
 
     def _command(
-        self, waitable: _WaitableLink, command: Incoming, _: Payload
+        self,
+        waitable: _WaitableLink,
+        command: Incoming,
+        _: Payload,
+        encoded: bytes | None,
     ) -> bytes | Batch | None:
         if not command.wants_reply:
-            return waitable.fast_path.command(command, _sync.monotonic())
+            return waitable.fast_path.command(command, _sync.monotonic(), encoded)
         last = waitable.question
         if len(command._source.mailbox.client.questions.open) > 1 or (
             last is not None and last._id in last._source.mailbox.client.questions.open
         ):
             return None  # shared frames serve a steady stream of questions better
-        frame = waitable.fast_path.command(command, _sync.monotonic())
+        frame = waitable.fast_path.command(command, _sync.monotonic(), encoded)
         if frame is not None:
             waitable.question = command
         return frame
 
     def _answer(
-        self, waitable: _WaitableLink, question: Incoming, payload: Payload
+        self,
+        waitable: _WaitableLink,
+        question: Incoming,
+        payload: Payload,
+        encoded: bytes | None,
     ) -> bytes | Batch | None:
         host, tracker = question._to.host, self._acknowledgement_tracker
         if host is None or host.main or not tracker.is_first(question):
-            return waitable.fast_path.answer(question, payload)
+            return waitable.fast_path.answer(question, payload, encoded)
         # The answer acknowledges the question; no other frame is needed for that.
         now = _sync.monotonic()
-        frame = waitable.fast_path.answer(question, payload, extracted_at=now)
+        frame = waitable.fast_path.answer(question, payload, encoded, extracted_at=now)
         if frame is not None:
             tracker.take_first()
         return frame
@@ -418,9 +439,11 @@ class FastPathDriver:
                 delivery = self._exchange.try_deliver_now(
                     waitable.fast_path, frame, host
                 )
-                if delivery is not FastDelivery.REFUSED:
+                if delivery is FastDelivery.DELIVERED:
                     delivered = True
-                    waits = waits or delivery is FastDelivery.QUEUED
+                    continue
+                if delivery is FastDelivery.QUEUED:
+                    delivered = waits = True
                     continue
                 if frame[:1] in bodies.takes and bodies.take(link, frame):
                     continue

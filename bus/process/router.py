@@ -82,10 +82,12 @@ class Router:
             # may hold the lock just now: wait for that thread.
             self.exchange.query(bool)
 
-    def post(self, message: Delivery) -> bool:
+    def post(self, message: Delivery, encoded: bytes | None = None) -> bool:
         """Post to the task that ``_to`` names; return False if it has deregistered.
 
         The task may be a local one, or the relay of a task in another process.
+
+        encoded: the encoding of the payload, if it is known.
 
         Raises:
             BusFullError: the receiver has no room for the message (BUS-FLOW-2).
@@ -96,7 +98,7 @@ class Router:
         try:
             comm = self.exchange.comm
             assert comm is not None
-            if comm.send_now(message):
+            if comm.send_now(message, encoded):
                 return True
             return self._post(message, entry)
         finally:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from bus.kernel import constants
 from bus.kernel.peer.delayed_acks import DelayedAcks
 from bus.kernel.peer.relay import AUDIENCE
 from bus.kernel.streams.incoming_stream import Acknowledgement
@@ -124,6 +125,18 @@ def test_half_a_window_of_notifications_is_urgent(count: int, size: int) -> None
     assert not acks.is_urgent
 
 
+@clause("BUS-RELAY-9", "AMO-13")
+def test_half_a_window_of_the_stream_is_urgent_if_that_of_a_task_is_longer() -> None:
+    """The extraction of a message tells that it has arrived, too."""
+    half = constants.STREAM_WINDOW // 2
+    acks = DelayedAcks(BusConfig(window=4 * half), new_alarm())
+
+    acks.on_extracted(1, half - 1, NOW)
+    assert not acks.is_urgent
+    acks.on_extracted(1, half, NOW)
+    assert acks.is_urgent
+
+
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("other", ["none", "task", "control", "gap"])
 def test_an_answer_leaves_due_only_what_it_does_not_acknowledge(other: str) -> None:
@@ -139,9 +152,9 @@ def test_an_answer_leaves_due_only_what_it_does_not_acknowledge(other: str) -> N
     missing = ((1, 2),) if other == "gap" else ()
     acks.on_received(Acknowledgement(3, missing))
 
-    acks.on_answered(1, 2, NOW, 1)
+    acknowledged = acks.acknowledge_by(1, (2, NOW, 1))
 
-    assert acks.acknowledge_by(1) == ((0, 0) if missing else (2, 2))
+    assert acknowledged == ((0, 0) if missing else (2, 2))
     assert acks.is_due(NOW + DELAY_S) is (other != "none")
     if other == "none":
         acks.on_link_open()  # the frame may be lost

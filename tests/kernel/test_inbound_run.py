@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.kernel.streams.receipts import Receipt
+from bus.kernel.streams.receipts import Receipt, Receipts
 from bus.kernel.tasks.runs import InboundRun
 from bus.model.message import Incoming, Kind
 from specs.clauses import clause
@@ -17,7 +17,7 @@ PAYLOADS = [str(number).encode() for number in range(12)]
 FIRST = 41
 TO: Any = "f"
 SOURCE: Any = "d"
-RECEIPT = Receipt(None, 7, 3)
+RECEIPT = Receipt(None, 7, 3, Receipts())
 
 
 def whole() -> InboundRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.kernel.streams.receipts import Receipt
+from bus.kernel.streams.receipts import Receipt, Receipts
 from bus.kernel.tasks.runs import InboundRun
 from bus.model.message import Incoming, Kind
 
@@ -25,7 +25,7 @@ def inbound_run(
     to: Any = None,
     source: Any = None,
     *,
-    receipt: Any = Receipt(None, 1, 1),  # noqa: B008 # frozen
+    receipt: Any = Receipt(None, 1, 1, Receipts()),  # noqa: B008 # frozen
     number: int = 1,
     deadline: float | None = None,
 ) -> InboundRun:

@@ -38,7 +38,7 @@ class Short:
         return b"command"
 
     def answer(
-        self, question: Any, _: Any, *, extracted_at: float | None = None
+        self, question: Any, *_: Any, extracted_at: float | None = None
     ) -> bytes | None:
         if self.refuses:
             return None

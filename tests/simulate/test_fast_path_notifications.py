@@ -463,6 +463,7 @@ def test_a_notification_above_the_horizon_is_left_to_a_round() -> None:
     talk = Delivery()
     topology = talk.far.remote.topology
     topology.horizons = Horizons({}, ahead=1)  # type: ignore[misc]
+    talk.way = fast_path_to(talk.far, talk.near)  # it has them from the beginning
     before, frame = accounts_of(talk.far, talk.near), talk.frame()
 
     assert not talk.come(frame)

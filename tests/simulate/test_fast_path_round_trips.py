@@ -200,7 +200,7 @@ def test_a_message_that_waits_for_room_is_sent_when_an_answer_makes_room(
     _, frame = talk.ask_now()
     answer = talk.answer_now(talk.take(frame))
     if arrived:
-        talk.asking.outgoing.acknowledge_all()
+        talk.asking.outgoing.abandon()
     talk.near.remote.outbound_messages.post(talk.question()._to, [talk.question()])
     assert talk.relay.queue
 

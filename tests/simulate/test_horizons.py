@@ -8,7 +8,7 @@ from bus.features.durable.horizons import Horizons, Store
 from bus.kernel.tasks.actions import Action, Post, Send
 from bus.kernel.wire import Ack
 from specs.clauses import clause
-from tests.simulate.dialogue import Arrival, decoded
+from tests.simulate.dialogue import Arrival, decoded, fast_path_to
 
 if TYPE_CHECKING:
     from bus.features.durable.horizons import Horizon
@@ -22,6 +22,7 @@ class DurableArrival(Arrival):
         self.horizons = Horizons({}, ahead=ahead)
         self.topology = self.far.remote.topology
         self.topology.horizons = self.horizons  # type: ignore[misc]
+        self.short = fast_path_to(self.far, self.near)  # it has them from the beginning
         session = self.topology.peers[self.near.key].session
         assert session.their_epoch is not None
         self.epoch = session.their_epoch

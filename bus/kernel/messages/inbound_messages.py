@@ -410,10 +410,10 @@ class InboundMessages:
         last = todo[-1] if todo else None
         if not isinstance(last, Post) or last.entry is not target:
             last = Post(target, [])
-        receipt = Receipt(peer, peer.session.their_epoch, run.to)
-        expect = peer.receipts(target).expect
+        receipts = peer.receipts(target)
+        receipt = Receipt(peer, peer.session.their_epoch, run.to, receipts)
         return InboundCommands(
-            relay.entry, last, receipt, expect, todo, self._topology.trace_sink
+            relay.entry, last, receipt, receipts.expect, todo, self._topology.trace_sink
         )
 
     def _ends(self, peer: Peer, run: Run, count: int) -> tuple[Relay, Entry] | None:

@@ -33,7 +33,8 @@ class DelayedAcks:
 
     The exchange's lock guards it, as it guards the session.
 
-    received: how much of the peer's stream has arrived.
+    received: how much of the peer's stream has arrived. Set it by `on_received`, unless
+      `on_extracted` is called for the last message.
     controls_received: the number of control frames received.
     extracted: the last number extracted by each task of this process, by relay number.
     due_at: when an acknowledgement is due, in seconds; None for never.
@@ -54,7 +55,7 @@ class DelayedAcks:
         "_acked_controls",
         "_acked_extracted",
         "_alarm",
-        "_config",
+        "_delay_s",
         "_exchanges",
         "_taken",
         "_urgent_bytes",
@@ -68,8 +69,8 @@ class DelayedAcks:
     )
 
     def __init__(self, config: BusConfig, alarm: Alarm) -> None:
-        self._config: Final = config
-        self._urgent_count: Final = config.window // 2
+        self._delay_s: Final = config.ack_delay_s
+        self._urgent_count: Final = min(config.window, constants.STREAM_WINDOW) // 2
         self._urgent_bytes: Final = config.window_bytes // 2
         self._alarm: Final = alarm
         self.controls_received: int = 0
@@ -120,17 +121,6 @@ class DelayedAcks:
         if self.controls_received - self._acked_controls >= _CONTROLS_MAX:
             self.is_urgent = True
 
-    def on_answered(self, relay: int, number: int, now: float, size: int) -> None:
-        """As `on_extracted`; the caller calls `acknowledge_by` for the task next."""
-        if (
-            self._taken
-            or self.controls_received != self._acked_controls
-            or self.received.missing
-        ):
-            self.on_extracted(relay, number, now, size)
-        else:  # the frame acknowledges everything: nothing will be due
-            self.extracted[relay] = number
-
     def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
         """Record that a task has extracted all its messages up to a number.
 
@@ -141,10 +131,11 @@ class DelayedAcks:
         """
         self.extracted[relay] = number
         taken = self._taken
-        size += taken.get(relay, 0)
+        if relay in taken:
+            size += taken[relay]
         taken[relay] = size
         if self.due_at is None:
-            due_at = now + self._config.ack_delay_s
+            due_at = now + self._delay_s
             # No call here, since this is done for each message. The next tick finds out
             # when to check: at the due time, or later in an exchange.
             if not self.in_exchange and due_at < self._alarm.at:
@@ -169,29 +160,37 @@ class DelayedAcks:
 
     # Acknowledgements in message frames.
 
-    def acknowledge_by(self, task: int) -> tuple[int, int]:
+    def acknowledge_by(
+        self, task: int, extraction: tuple[int, float, int] | None = None
+    ) -> tuple[int, int]:
         """Return what a message frame acknowledges if its first message is from `task`.
 
         The result is `Batch.acknowledged` and `Batch.extracted`. If that is everything,
         no ACK frame follows. So the caller sends that frame, or drops the link.
+
+        extraction: what the task has just extracted, as for `on_extracted`.
         """
-        has = self.received
-        if has.missing:
-            return 0, 0
+        has, taken = self.received, self._taken
+        if extraction is not None:
+            self.extracted[task] = extraction[0]
         extracted = self.extracted.get(task, 0)
         if (
-            self._taken.keys() <= {task}
+            len(taken) == (task in taken)  # no other task has extracted any
             and self.controls_received == self._acked_controls
+            and not has.missing
         ):
             # No calls below: an interrupt finds either all of these changes or none.
             self._acked = has.next
-            self._taken = {}
+            if taken:
+                self._taken = {}
             if extracted:
                 self._acked_extracted[task] = extracted
             self.due_at = None
             self.is_urgent = False
             self._exchanges = True
-        return has.next - 1, extracted
+        elif extraction is not None:  # due with the rest
+            self.on_extracted(task, *extraction)
+        return (0, 0) if has.missing else (has.next - 1, extracted)
 
     # Acknowledgements in frames of their own.
 
@@ -207,7 +206,7 @@ class DelayedAcks:
         if not self.in_exchange:
             return self.due_at if ready else None
         self._exchanges = False
-        return now + _EXCHANGE * self._config.ack_delay_s
+        return now + _EXCHANGE * self._delay_s
 
     def is_due(self, now: float) -> bool:
         """Return True if an acknowledgement is due."""

@@ -16,7 +16,7 @@ from bus.kernel.peer.run_queue import AnswerBacklog, RelayCounters
 from bus.kernel.streams.receipts import Receipts
 from bus.kernel.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.model.events import BusReason
-from bus.model.message import Incoming, Kind
+from bus.model.message import Kind
 from bus.model.registration import Visibility
 from bus.model.rights import UNRESTRICTED
 
@@ -382,16 +382,6 @@ class Peer:
         receipts = self._receipts.get(relay)
         if receipts is not None and receipts.take(number, count):
             self.acks.on_extracted(relay, receipts.extracted, now, size)
-
-    def on_answered(self, question: Incoming, now: float) -> None:
-        """As `on_extracted`, for a question to which the next frame is the answer.
-
-        The relay of the asker is still in place, so this is still the same epoch.
-        """
-        relay: int = question._receipt.relay
-        receipts = self._receipts.get(relay)
-        if receipts is not None and receipts.take(question._number):
-            self.acks.on_answered(relay, receipts.extracted, now, question._size)
 
     def settle_receipts(self, may_settle: Callable[[int], bool], now: float) -> bool:
         """Count messages as extracted whose extraction was not recorded.

@@ -116,13 +116,6 @@ class OutgoingStream(Generic[M]):
             return self.abandon()  # all outstanding ones
         return self._keep_only((*has.missing, (has.next, _NO_NUMBER)))
 
-    def acknowledge_all(self) -> None:
-        """Forget all messages: the receiver has them. None may have a deadline."""
-        kept: deque[tuple[int, int, M]] = deque()
-        # No calls below: an interrupt finds either all of these changes or none.
-        self.kept = kept
-        self.floor = self.next
-
     def expire(self, now: float) -> list[M]:
         """Give up the messages past their deadline; return them, in order.
 

@@ -74,11 +74,13 @@ class Receipt(Struct, frozen=True, eq=False):
 
     peer: the sender's process, a `bus.kernel.peer.peer.Peer`; epoch: of its stream.
     relay: the number by which that process knows the task.
+    receipts: of the task, while the process has this epoch.
     """
 
     peer: Any
     epoch: int | None
     relay: int
+    receipts: Receipts
 
 
 # Extracted messages: their receipt, the first number, how many, and their total bytes.

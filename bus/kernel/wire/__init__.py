@@ -27,7 +27,6 @@ from bus.kernel.wire.batch import (
     WANTS_REPLY,
     Batch,
     Run,
-    Single,
     decode_single,
     encode_located,
     encode_single,
@@ -145,7 +144,6 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Run",
     # single
     "HEAD_BYTES",
-    "Single",
     "decode_single",
     "encode_located",
     "encode_single",

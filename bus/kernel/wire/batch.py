@@ -41,7 +41,6 @@ __all__ = [
     "WANTS_REPLY",
     "Batch",
     "Run",
-    "Single",
     "decode_batch",
     "decode_single",
     "encode_batch",
@@ -409,71 +408,21 @@ class _Packed(Sequence[Run]):
 
 
 _SINGLE_FLAGS: Final = frozenset(
-    {
-        *(0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED),
-        *(LEASED, LEASED | WANTS_REPLY, LEASED | RAW, LEASED | WANTS_REPLY | RAW),
-    }
+    (0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED)
+)
+_LEASED_FLAGS: Final = frozenset(
+    LEASED | each for each in (0, WANTS_REPLY, RAW, WANTS_REPLY | RAW)
 )
 # Type, epoch, incarnation.
 _STREAM: Final = struct.Struct("!BQQ")
 # Runs, messages, destination, source, kind.
 _ENDS: Final = struct.Struct("!HHIIB")
-# The header of a batch, the head of its one run, and the length of the one body.
+# The header of a batch, the head of its one run, and the length of the one body: the
+# stream, how far the number is above the floor, the number, `Batch.acknowledged`,
+# `Batch.extracted`, the ends; the flags, id, time left and hop of the run; the count of
+# messages, the trace's number, the length.
 _SINGLE: Final = struct.Struct(f"!{_STREAM.size}sIQQQ{_ENDS.size}sBQIBHQI")
 HEAD_BYTES: Final = _SINGLE.size
-
-
-class Single(Struct, frozen=True, gc=False):
-    """The head of a frame with one short message: its fields, as on the wire.
-
-    Two parts stay packed, since a process compares them with those it expects. Other
-    fields have the names that they have in `Batch` and `Run`.
-
-    stream, ends: as `stream_head` and `ends_head` return them. They are not checked.
-    above_floor: how far ``first`` is above the floor. length: of the body.
-    """
-
-    stream: bytes
-    above_floor: int
-    first: int
-    acknowledged: int
-    extracted: int
-    ends: bytes
-    flags: int
-    id: int
-    milliseconds_left: int
-    hop: int
-    messages: int
-    mid: int
-    length: int
-
-    def batch(self, frame: bytes) -> Batch | None:
-        """Return the batch of the frame that begins with this head; None if not one."""
-        type_, epoch, incarnation = _STREAM.unpack(self.stream)
-        runs, count, to, source, kind = _ENDS.unpack(self.ends)
-        if type_ != _MSG or runs != 1 or count != 1 or kind not in _KINDS:
-            return None
-        body = frame[HEAD_BYTES:]
-        run = Run(
-            to,
-            source,
-            _KINDS[kind],
-            self.flags,
-            self.id,
-            self.milliseconds_left,
-            self.hop,
-            [body if self.flags & RAW else memoryview(body)],
-            self.mid,
-        )
-        return Batch(
-            epoch,
-            incarnation,
-            self.first - self.above_floor,
-            self.first,
-            [run],
-            self.acknowledged,
-            self.extracted,
-        )
 
 
 def stream_head(epoch: int, incarnation: int) -> bytes:
@@ -500,8 +449,8 @@ def encode_single(
 ) -> bytes:
     """Return the frame of one short message that originates in this process.
 
-    Its body must be shorter than `FOLLOWS_MIN` bytes. The fields are those of `Single`.
-    They are passed by position and no object is made of them, since a task waits.
+    Its body must be shorter than `FOLLOWS_MIN` bytes. The fields are passed by position
+    and no object is made of them, since a task waits.
 
     Raises:
         struct.error: a field is out of range.
@@ -556,29 +505,50 @@ def encode_located(batch: Batch, location: bytes) -> bytes:
     return head + location
 
 
-def read_single(frame: bytes) -> Single | None:
-    """Return the head of a frame with one short message; None for other frames.
+def read_single(frame: bytes) -> tuple[Any, ...] | None:
+    """Return the fields of the head of a frame with one short message.
 
-    The parts that stay packed are not checked: see `Single.batch`. A location counts as
-    a short message (`LEASED`).
+    None for other frames. `stream_head` and `ends_head` make the first and the sixth
+    field, which are not checked: a process compares them with those it expects. A
+    location counts as a short message (`LEASED`).
     """
     size = len(frame) - HEAD_BYTES
-    if size < 0:
+    if not 0 <= size < FOLLOWS_MIN:
         return None
-    single = Single(*_SINGLE.unpack_from(frame))
+    head = _SINGLE.unpack_from(frame)
+    _, above_floor, first, _, _, _, flags, _, _, _, messages, _, length = head
     if (
-        single.length != size
-        or single.messages != 1
-        or size >= FOLLOWS_MIN
-        or single.above_floor >= single.first
-        or single.flags not in _SINGLE_FLAGS
-        or (single.flags & LEASED and size != LOCATION_BYTES)
+        length != size
+        or messages != 1
+        or above_floor >= first
+        or (
+            flags not in _SINGLE_FLAGS
+            and not (flags in _LEASED_FLAGS and size == LOCATION_BYTES)
+        )
     ):
         return None
-    return single
+    return head
 
 
 def decode_single(frame: bytes) -> Batch | None:
     """Return the batch of a frame with one short message; None for other frames."""
-    single = read_single(frame)
-    return None if single is None else single.batch(frame)
+    head = read_single(frame)
+    if head is None:
+        return None
+    stream, above_floor, first, acked, extracted, ends, *run = head
+    flags, id_, left, hop, _, mid, _ = run
+    type_, epoch, incarnation = _STREAM.unpack(stream)
+    runs, count, to, source, kind = _ENDS.unpack(ends)
+    if type_ != _MSG or runs != 1 or count != 1 or kind not in _KINDS:
+        return None
+    body = frame[HEAD_BYTES:]
+    bodies = [body if flags & RAW else memoryview(body)]
+    return Batch(
+        epoch,
+        incarnation,
+        first - above_floor,
+        first,
+        [Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid)],
+        acked,
+        extracted,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.kernel.streams.receipts import Receipt
+from bus.kernel.streams.receipts import Receipt, Receipts
 from bus.process.account import Admission
 from queuebroker import _sync
 from tests.kit.messages import inbound_run
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 REFERENCE: Final = "reference"
-RECEIPT: Final = Receipt(None, 1, 1)
+RECEIPT: Final = Receipt(None, 1, 1, Receipts())
 FIRST: Final = 11  # the number of the first command
 
 
