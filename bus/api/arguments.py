@@ -35,6 +35,7 @@ __all__ = [
     "Unset",
     "addressees",
     "answer_timeout",
+    "check_addressee",
     "check_callback",
     "check_instance",
     "check_optional_callback",
@@ -68,6 +69,12 @@ class Unset(enum.Enum):
 UNSET: Final = Unset.UNSET
 
 _OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
+
+
+def check_addressee(to: object) -> None:
+    """Check the addressee of a call: a name, or an `Address`."""
+    if not isinstance(to, (str, Address)):
+        raise wrong_type("to", "a name or an Address", to)
 
 
 def check_callback(what: str, value: object) -> None:

@@ -32,7 +32,6 @@ from bus.api.bus_threads import BusThreads
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime, Orphans
 from bus.api.network_node import NetworkNode, new_exchange
-from bus.api.outcome import call
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.task import Task, Where
@@ -371,7 +370,7 @@ class Bus(Closable):
         try:
             tasks = self._implicit_tasks
             tasks.check_may_wait("call")
-            return call(tasks.task()._sender, to, payload, None, timeout)
+            return tasks.task()._sender.call(to, payload, None, timeout)
         finally:
             if outer is False:
                 MAIN.inside = False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.api.lifetime import Lifetime
 
-__all__ = ["BusThread", "StuckCallback", "ThreadOwner", "in_callback"]
+__all__ = ["SERVING", "BusThread", "StuckCallback", "ThreadOwner", "in_callback"]
 
 _log: Final = logging.getLogger("bus")
 
@@ -38,13 +38,13 @@ _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name_
 
 # The idents of the threads that serve a bus. Each thread adds and removes its own; that
 # needs no lock. A forked child serves none.
-_serving: Final[set[int]] = set()
-os.register_at_fork(after_in_child=_serving.clear)
+SERVING: Final[set[int]] = set()
+os.register_at_fork(after_in_child=SERVING.clear)
 
 
 def in_callback() -> bool:
     """Return True if the calling thread runs a callback, or else serves a bus."""
-    return _sync.get_ident() in _serving
+    return _sync.get_ident() in SERVING
 
 
 class StuckCallback:
@@ -264,13 +264,13 @@ class BusThread(Uncopyable):
         with manager.driving:
             me = _sync.get_ident()
             try:
-                _serving.add(me)
+                SERVING.add(me)
                 if not self.stopped:
                     served = manager.poll(until)
                 if self.stopped and not self._ended:
                     self._end_locked()
             finally:
-                _serving.discard(me)
+                SERVING.discard(me)
         return served
 
     def _serve_to_the_end(self) -> None:
@@ -335,14 +335,14 @@ class BusThread(Uncopyable):
         """
         me, nested = _sync.get_ident(), in_callback()
         try:
-            _serving.add(me)
+            SERVING.add(me)
             if not self.stopped:
                 self._manager.run()
             if not self._ended:
                 self._end_locked()
         finally:
             if not nested:  # else a callback ends another thread
-                _serving.discard(me)
+                SERVING.discard(me)
 
     def _end_locked(self) -> None:
         """End the thread, which is stopped: deregister its tasks."""

@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
-from bus.api.bus_thread import in_callback
+from bus.api.bus_thread import SERVING
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.features import await_binding, listen
 from bus.model.address import Address, names_any_machine
@@ -146,7 +146,7 @@ class ImplicitTasks:
             bus._lifetime.check()
         if bus._orphans.waiting:
             bus._orphans.deregister()
-        if in_callback():
+        if _sync.get_ident() in SERVING:
             msg = (
                 f"cannot {act} within a callback, whose thread may have to answer:"
                 f" use {_REMEDIES[act]}"

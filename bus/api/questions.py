@@ -4,8 +4,8 @@ Each question closes once: by an answer, an error or its timeout (BUS-FLOW-5). T
 class neither blocks nor runs callbacks; the caller passes the time as an argument.
 
 `Asker` opens the questions of a task, and reports their outcomes. The thread that hosts
-the task calls the callback of the question. If the callback only wakes a waiting
-caller, any thread may call it.
+the task calls the callback of the question. A `Call` has no callback but a caller that
+waits (BUS-MSG-11); any thread may hand it the answer.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from bus.api.outcome import Awaited
 from bus.api.run_callback import run_callback
 from bus.errors import BusError, CommandTimeoutError, UnknownTaskError, UnresolvedError
 from bus.kernel.tasks.actions import Answer
+from bus.kernel.tasks.routing_table import Entry
 from bus.model.address import Address
 from bus.model.events import BusReason
 from bus.model.message import Incoming, Response
-from bus.process.thread_manager import call_in_host_thread
+from bus.process.thread_manager import ThreadManager, call_in_host_thread
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
 
-    from bus.kernel.tasks.routing_table import Entry
     from bus.process.mailbox import Client, Host
     from bus.process.router import Router
-    from bus.process.thread_manager import ThreadManager
 
-__all__ = ["Asker", "Caller", "Question", "Questions", "why_unanswered", "why_unread"]
+__all__ = ["Asker", "Call", "Question", "Questions", "why_unanswered", "why_unread"]
 
+_LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
 _BUSY_S: Final = 0.05  # a callback that has run for less is not worth a mention
 
 
@@ -80,42 +81,25 @@ def why_unread(asker: Entry) -> str:
     )
 
 
-class Caller(Protocol):
-    """A call that waits for an answer; `bus.api.outcome.Call` implements it."""
-
-    @property
-    def parker(self) -> _thread.LockType | None:
-        """The lock on which it sleeps; None if it serves the tasks of its thread."""
-
-    def on_outcome(self, outcome: Answer | Response) -> None:
-        """Store the outcome and wake the caller."""
-
-    def wake(self) -> None:
-        """Wake the caller, which checks whether its task is still registered."""
-
-
 class Question(Struct, eq=False):
     """A question to one addressee, or to all subscribers of a notification.
 
     to: the name or the address of the addressee, as sent; None for all subscribers.
-    bus: the bus of the addressee.
-    callback, reference: the callback of the asker, and its reference.
-    message: the message sent; None if there are several.
     timeout_s, deadline: the time to wait, in seconds, and its end on the monotonic
       clock in seconds; None for no limit.
-    caller: the call that waits for the answer, and whose method ``callback`` is; None
-      if the callback is one of the asker's.
+    callback, reference: those of the asker; None for a `Call`.
+    bus: the bus of the addressee, for the callback.
+    message: the message sent; None if there are several.
     answers: the number of answers received that were not the final one.
     """
 
     to: str | Address | None
-    bus: str
-    callback: Callable[[Response], object]
-    reference: Any
     timeout_s: float | None
     deadline: float | None
+    bus: str = ""
+    callback: Callable[[Response], object] | None = None
+    reference: Any = None
     message: Incoming | None = None
-    caller: Caller | None = None
     answers: int = 0
 
     def addressee(self, machine: str | None) -> Address | None:
@@ -142,6 +126,58 @@ class Question(Struct, eq=False):
             return UnresolvedError(str(self.to), self.timeout_s, elsewhere=elsewhere)
         why = "" if self.message is None else why_unanswered(self.message._to)
         return CommandTimeoutError(str(self.to), self.timeout_s, why)
+
+
+class Call(Awaited[Answer], Question, eq=False, kw_only=True):
+    """A question to one addressee, and the wait of its caller for the answer.
+
+    It is used once; see `Awaited` for its own fields.
+    """
+
+    entry: Entry
+    host: ThreadManager | None
+    parker: Any
+    outcome: Answer | None = None
+
+    def serve(self, asker: Asker) -> BusError | None:
+        """Serve the tasks of this thread until the call is over.
+
+        Return the error if it has timed out after the task has moved to another thread.
+        """
+        host, entry, deadline, late = self.host, self.entry, self.deadline, False
+        assert host is not None
+        while self.outcome is None and entry.host is not None:
+            # Nothing may serve the other thread and read the timeout there.
+            if late and entry.host is not host and asker.questions.cancel(self):
+                return self.timeout_error()
+            host.thread._poll(deadline)
+            if (
+                self.outcome is None  # type: ignore[redundant-expr]  # set meanwhile
+                and deadline is not None
+                and deadline <= _sync.monotonic()
+            ):
+                asker.post_timeout(self)
+                deadline, late = None, True
+        return None
+
+    def park(self, questions: Questions) -> BusError | None:
+        """Sleep until the call is over, in a thread that does not host the task.
+
+        Return the error if it has timed out.
+        """
+        assert self.parker is not None
+        if _sync.park(self.parker, self.is_over, self.deadline) or self.is_over():
+            return None
+        # This thread checks the deadline itself: the thread of the task may be busy.
+        if not questions.cancel(self):
+            # Another thread has just closed the question, and hands over the outcome
+            # next, unless it is interrupted.
+            soon = _sync.monotonic() + _LATE_S
+            if _sync.park(self.parker, self.is_over, soon) or self.is_over():
+                return None
+        error = self.timeout_error()
+        assert error is not None
+        return error
 
 
 class Questions:
@@ -176,16 +212,45 @@ class Questions:
         return self.open.get(number)
 
     def ask(self, question: Question) -> int | None:
-        """Open a question; return its number, or None after `close_all`."""
+        """Open a question; return its number, or None after `close_all`.
+
+        The message gets the number, too.
+        """
         with self._lock:
             if self._closed:
                 return None
             number = next(self._numbers)
+            # First: an interrupted caller finds its question by the message.
+            if question.message is not None:
+                question.message._id = number
             self.open[number] = question
             # A call that waits checks its deadline itself.
-            if question.deadline is not None and question.caller is None:
+            if question.callback is not None and question.deadline is not None:
                 heapq.heappush(self._deadlines, (question.deadline, number))
         return number
+
+    def try_deliver_directly(self, answer: Answer, host: Host | None = None) -> bool:
+        """Hand an answer to a caller that waits in another thread; False if none does.
+
+        Any thread may call this while the host thread sleeps and has no item pending.
+        So the answer overtakes no earlier message (BUS-MSG-15).
+
+        host: the host thread, if that calls this in its wait, for a caller that waits
+          in it instead, and finds the answer when the wait ends.
+        """
+        with self._lock:
+            call = self.open.get(answer.number)
+            if type(call) is not Call or call.host is not host:
+                return False  # or it is late
+            del self.open[answer.number]
+        if answer._trace is not None:
+            answer._trace.record_accepted(answer._to.id.number)
+            answer._trace.record_delivered()
+        if host is None:
+            call.on_outcome(answer)
+        else:
+            call.outcome = answer
+        return True
 
     def answer(self, number: int, *, final: bool) -> Question | None:
         """Return the question of an answer, and close it if the answer is final.
@@ -211,31 +276,15 @@ class Questions:
             return question
 
     def cancel(self, question: Question) -> bool:
-        """Close the question of a command; return False if it was closed.
+        """Close the question of a command; return False if it is not open.
 
         If the addressee has not read the command yet, it does not receive it.
         """
         message = question.message
-        assert message is not None
-        if self.close(message._id) is None:
+        if message is None or self.close(message._id) is None:
             return False
         message._deadline = 0.0
         return True
-
-    def cancel_for(self, caller: Caller) -> None:
-        """Cancel the questions of a call that has ended."""
-        with self._lock:
-            closed = {
-                number: question
-                for number, question in self.open.items()
-                if question.caller is caller
-            }
-            for number in closed:
-                del self.open[number]
-            self._prune_locked()
-        for question in closed.values():
-            if question.message is not None:
-                question.message._deadline = 0.0  # as in `cancel`
 
     def close_all(self) -> list[Question]:
         """Close and return all questions, oldest first; refuse further ones.
@@ -345,29 +394,6 @@ class Asker:
         else:
             call_in_host_thread(self.entry, lambda: self._arm_in(self.entry.host))
 
-    def try_deliver_directly(self, answer: Answer, *, here: bool = False) -> bool:
-        """Hand an answer to a caller that waits in another thread; False if none does.
-
-        Any thread may call this while the host thread sleeps and has no item pending.
-        So the answer overtakes no earlier message (BUS-MSG-15).
-
-        here: True if the host thread calls this in its wait, for a caller that waits in
-          that thread instead, and finds the answer when the wait ends.
-        """
-        question = self.questions.open.get(answer.number)
-        if (
-            question is None
-            or (caller := question.caller) is None
-            or (caller.parker is None) is not here
-            or self.questions.close(answer.number) is None  # just now: it is late
-        ):
-            return False
-        if answer._trace is not None:
-            answer._trace.record_accepted(self.entry.id.number)
-            answer._trace.record_delivered()
-        caller.on_outcome(answer)
-        return True
-
     # Called in the thread that hosts the task.
 
     def on_arrival(self, entry: Entry, host: Host) -> None:
@@ -412,12 +438,16 @@ class Asker:
             if type(answer) is Answer:
                 self._count_late(answer)
             return
+        if answer._trace is not None:
+            answer._trace.record_delivered()
+        if isinstance(question, Call):
+            question.on_outcome(answer)
+            return
+        assert question.callback is not None
         run_callback(question.callback, self._response(question, answer), self._client)
 
     def _response(self, question: Question, answer: Answer) -> Response:
         """Return the outcome of a question, for its callback."""
-        if answer._trace is not None:
-            answer._trace.record_delivered()
         responder, payload = answer.responder, answer.payload
         if responder is None:  # an error, or the end of the wait after a notification
             responder = question.addressee(self.entry.address.machine)
@@ -443,6 +473,6 @@ class Asker:
     def on_deregistered(self) -> None:
         """Close all questions, and wake the callers that wait for their answers."""
         for question in self.questions.close_all():
-            if question.caller is not None:
-                question.caller.wake()
+            if isinstance(question, Call):
+                question.wake()
         self.questions.forget_left()

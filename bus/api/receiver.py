@@ -143,7 +143,7 @@ class Receiver:
         account: the account of unread commands.
         asker, responder: asks the questions of the task; answers those of others.
         delivery_failures: reports the messages of the task that were not delivered.
-        questions, try_deliver_directly: those of the asker, without an added call.
+        questions: those of the asker. try_deliver_directly: their method.
         interests: its subscriptions and watches, in order of creation.
         leaving: True once the deregistration has begun; the task does nothing then.
         on_leave: returns the state of the task for `Bus.hand_over`; None without one.
@@ -194,7 +194,7 @@ class Receiver:
         self.account: Final = account
         self.asker: Final[Asker] = Asker(router, self)
         self.questions: Final[Questions] = self.asker.questions
-        self.try_deliver_directly: Final = self.asker.try_deliver_directly
+        self.try_deliver_directly: Final = self.questions.try_deliver_directly
         self._bus: Final = bus
         self.responder: Final = Responder(router, config, bus)
         follow = None if bus is None else bus._follow
@@ -215,23 +215,41 @@ class Receiver:
 
     # Called in the thread that hosts the task.
 
+    @calls_user
     def handle(self, item: Any) -> None:
         """Run the callback for one item."""
-        if type(item) is Incoming:
-            callback = self._on_command
-            if item.kind is Kind.NOTIFICATION:
-                self._notification(item)
-            elif callback is None:
-                self._keep(item)
-            elif self._extract(item):
-                item.reference = self._reference
-                if item._trace is not None:
-                    item._trace.record_delivered()
-                self._command(callback, item)
-        elif isinstance(item, Answer):
-            self.asker.on_answer(item)
-        else:
-            item.deliver(self)
+        if type(item) is not Incoming:
+            if isinstance(item, Answer):
+                self.asker.on_answer(item)
+            else:
+                item.deliver(self)
+            return
+        if item.kind is Kind.NOTIFICATION:
+            self._notification(item)
+            return
+        callback = self._on_command
+        if callback is None:
+            self._keep(item)
+            return
+        if not self._extract(item):
+            return
+        item.reference = self._reference
+        if item._trace is not None:
+            item._trace.record_delivered()
+        try:
+            answer = callback(item)
+            if answer is NOREPLY or item._answered or not item.wants_reply:
+                return
+            host: ThreadManager = item._to.host
+            host.waits_next = True
+            try:
+                self.responder.answer(item, answer, None)
+            finally:
+                host.waits_next = False  # the next callback may come before it waits
+        except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
+            self.on_exception(callback)
+            if item.wants_reply and not item._answered:
+                self.responder.respond(item, error=error_text_of(error))
 
     def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], Any], Any] | None:
         """Return the callback for a run, and its reference; None if there is none."""
@@ -360,26 +378,6 @@ class Receiver:
                 )
             return False
         return True
-
-    @calls_user
-    def _command(self, callback: Callable[[Incoming], Any], message: Incoming) -> None:
-        try:
-            answer = callback(message)
-            if answer is NOREPLY or message._answered or not message.wants_reply:
-                return
-            host = message._to.host
-            if host is None or not message._source.remote:
-                self.responder.respond(message, answer)
-                return
-            host.waits_next = True
-            try:
-                self.responder.answer(message, answer, None)
-            finally:
-                host.waits_next = False  # the next callback may come before it waits
-        except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
-            self.on_exception(callback)
-            if message.wants_reply and not message._answered:
-                self.responder.respond(message, error=error_text_of(error))
 
     @guarded("respond")
     def respond(

@@ -6,6 +6,7 @@ another process join a send batch if they can.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -13,26 +14,32 @@ from msgspec import Struct
 from bus.api.arguments import (
     UNSET,
     answer_timeout,
+    check_addressee,
     check_optional_callback,
     deadline_after,
-    wrong_type,
 )
-from bus.api.questions import Question, Questions
+from bus.api.questions import Call, Question, Questions, why_unread
 from bus.api.reentry import MAIN, enter, guarded
-from bus.errors import BusFullError, UnknownTaskError
-from bus.model.address import Address
+from bus.errors import (
+    BusError,
+    BusFullError,
+    CommandTimeoutError,
+    UnknownTaskError,
+)
+from bus.model.address import SYSTEM, Address
 from bus.model.message import Incoming, Kind
 from bus.model.payload import freeze_within, own_copy
 from bus.process.send_batch import PAYLOAD_MAX
 from queuebroker import _sync
 from queuebroker.closable import Uncopyable
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.api.arguments import Unset
     from bus.api.lifetime import Lifetime
-    from bus.api.questions import Asker, Caller
+    from bus.api.questions import Asker
     from bus.api.receiver import Receiver
     from bus.api.task_owner import TaskOwner
     from bus.kernel.tasks.routing_table import Entry
@@ -77,6 +84,7 @@ SEND: Final = "send a command"  # see `enter`
 NOTIFY: Final = "notify"
 
 _COMMAND: Final = Kind.COMMAND
+_WHY_S: Final = 0.2  # maximum wait for the cause of a timeout
 _SEND_BATCHES_MAX: Final = 64  # addressees for which a task keeps a send batch
 
 
@@ -99,6 +107,7 @@ class Sender:
         "_lifetime",
         "_receiver",
         "_router",
+        "_timeout_s",
         "_tracer",
         "asker",
         "bus",
@@ -119,6 +128,9 @@ class Sender:
         self._tracer: Final[Tracer | None] = bus._exchange.tracer(entry)
         self.send_batches: Final[dict[str, SendBatch]] = {}
         self.notifications: SendBatch | None = None
+        # The usual time to wait for an answer; None for no limit.
+        usual_s = self._config.command_timeout_s
+        self._timeout_s: Final = None if deadline_after(usual_s) is None else usual_s
 
     def require_host(self) -> Any:
         """Return the thread manager that hosts the task.
@@ -266,18 +278,10 @@ class Sender:
             if self._tracer is not None:
                 message._trace = self._tracer.command(size)
             if on_response is not None:
-                message._id = self.asker.ask(
-                    Question(
-                        text,
-                        there.name,
-                        on_response,
-                        ref,
-                        timeout,
-                        deadline,
-                        message,
-                    )
+                question = Question(
+                    text, timeout, deadline, there.name, on_response, ref, message
                 )
-                numbers.append(message._id)
+                numbers.append(self.asker.ask(question))
             try:
                 there._router.send(message)
             except BusFullError as error:
@@ -292,21 +296,30 @@ class Sender:
             raise refused
         return CommandHandle(self.asker.questions, tuple(numbers))
 
-    def ask(
+    def call(
         self,
         to: str | Address,
         payload: Any,
         bus: str | None,
-        timeout: float | None,
-        deadline: float | None,
-        caller: Caller,
-    ) -> Question:
-        """Send a command to one task, for a caller that waits for the answer.
+        timeout: float | Unset | None,
+        *,
+        asks_why: bool = True,
+    ) -> Any:
+        """Send a command, wait, and return the payload of the answer.
+
+        bus, timeout: as of `bus.api.task.Task.call`.
+        asks_why: True to request the cause of a timeout from the addressee's process.
 
         Raises:
-            BusFullError: as `Task.command`; then the question is closed.
+            UnknownTaskError: the task deregisters meanwhile.
+            BusError: the command failed.
         """
-        there = self.bus
+        if timeout is UNSET:
+            timeout = self._timeout_s
+            deadline = None if timeout is None else _sync.monotonic() + timeout
+        else:
+            deadline = deadline_after(timeout)
+        host, own, there = self.require_host(), self._entry, self.bus
         if (
             bus is None  # as in `_route`, which finds it, too
             and type(to) is str
@@ -314,8 +327,7 @@ class Sender:
         ):
             name = to
         else:
-            if not isinstance(to, (str, Address)):
-                raise wrong_type("to", "a name or an Address", to)
+            check_addressee(to)
             entry = None
             name, there = there._route(to, bus)
         config = self._config
@@ -325,38 +337,61 @@ class Sender:
             _COMMAND,
             frozen,
             None,
-            self._entry,
+            own,
             entry,
+            None,
+            size,
+            deadline,
             _name=name,
-            _size=size,
-            _deadline=deadline,
             wants_reply=True,
         )
         if self._tracer is not None:
             message._trace = self._tracer.command(size)
-        question = Question(
+        serves = host.ident == _sync.get_ident()
+        call = Call(
             to,
-            there.name,
-            caller.on_outcome,
-            None,
             timeout,
             deadline,
-            message,
-            caller,
+            message=message,
+            entry=own,
+            host=host if serves else None,
+            parker=None if serves else taken_lock(),
         )
-        questions = self.asker.questions
-        number = questions.ask(question)
-        if number is None:
-            raise UnknownTaskError(self._entry.name)
-        message._id = number
-        router = there._router
+        asker, router = self.asker, there._router
+        questions = asker.questions
         try:
+            if serves:
+                host.waits_next = True  # withdrawn below, if interrupted
+            if questions.ask(call) is None:
+                raise UnknownTaskError(own.name)
             if entry is None or not router.post(message, encoded):
                 router.send(message)
-        except BusFullError:
-            questions.close(number)
+            error = call.serve(asker) if serves else call.park(questions)
+            if call.outcome is None:
+                questions.cancel(call)
+        except BaseException:
+            if serves and host.is_owner():
+                host.return_lease()
+            questions.cancel(call)
             raise
-        return question
+        response = call.outcome
+        if response is not None and response.error is None:
+            return response.payload
+        error = self._failure(call, error)
+        here = not serves or own.host is not host
+        raise _explained(error, self, call, bus, here=here) if asks_why else error
+
+    def _failure(self, call: Call, error: BusError | None) -> BusError:
+        """Return the reason why a call that is over has no answer.
+
+        error: what its wait has returned.
+        """
+        if call.outcome is not None:
+            error = call.outcome.error
+        if error is not None:
+            return error
+        self.bus._lifetime.check()  # a closed bus is the more precise error
+        return UnknownTaskError(self._entry.name)
 
     # Notifications.
 
@@ -424,7 +459,7 @@ class Sender:
         number = 0
         if on_response is not None:
             number = self.asker.ask(
-                Question(None, self.bus.name, on_response, ref, timeout, deadline)
+                Question(None, timeout, deadline, self.bus.name, on_response, ref)
             )
             if deadline is not None:
                 self.asker.arm(deadline)
@@ -469,3 +504,32 @@ class Sender:
             self._exchange.count_unheard(self._entry)
         if refused is not None:
             raise refused
+
+
+def _explained(
+    error: BusError,
+    sender: Sender,
+    call: Call,
+    bus: str | None,
+    *,
+    here: bool,
+) -> BusError:
+    """Return the error; a timeout with its cause.
+
+    The inspector of the addressee's process knows why its task does not answer.
+
+    here: True if the thread of the calling task may be the cause.
+    """
+    if not isinstance(error, CommandTimeoutError) or error.why:
+        return error
+    why: object = why_unread(sender._entry) if here else ""
+    entry = None if call.message is None else call.message._to
+    if not why and entry is not None and entry.remote:
+        inspector = Address(f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine)
+        asked = {"unanswered": entry.address.module}
+        wait_s = min(_WHY_S, error.timeout_s)
+        with suppress(BusError):  # the first error is the one to report
+            why = sender.call(inspector, asked, bus, wait_s, asks_why=False)
+    # The inspector of an earlier version answers with its whole report.
+    text = why if isinstance(why, str) else ""
+    return CommandTimeoutError(error.name, error.timeout_s, text)

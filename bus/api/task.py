@@ -18,11 +18,11 @@ from bus.api.arguments import (
     new_address,
 )
 from bus.api.bus_thread import BusThread, in_callback
-from bus.api.outcome import await_command, call
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NO_QUESTION, NOTIFY, SEND, CommandHandle, Sender
 from bus.api.task_owner import TaskOwner
+from bus.errors import CommandTimeoutError
 from bus.features.subscriptions.api import Subscriber, Subscription, Watch
 from bus.kernel.tasks.routing_table import Entry
 from bus.model.address import Address
@@ -128,7 +128,24 @@ class Task(Uncopyable):
               has a command callback.
             UnknownTaskError: the task is deregistered, or its thread is stopped.
         """
-        return await_command(self.thread, self._sender, self._receiver, timeout)
+        thread, name, found = self.thread, self._entry.name, list[Incoming]()
+        deadline = deadline_after(timeout)
+        thread._check_mine(f"receive for {name!r}")
+        if self._receiver.has_callback:
+            msg = f"cannot receive for {name!r}: its commands go to a callback"
+            raise RuntimeError(msg)
+
+        def claimed() -> bool:
+            self._sender.require_host()
+            message = self._receiver.claim()
+            if message is not None:
+                found.append(message)
+            return bool(found)
+
+        if not thread._serve_until(claimed, deadline):
+            assert timeout is not None
+            raise CommandTimeoutError(name, timeout, missing="command for")
+        return found[0]
 
     # Sending.
 
@@ -229,7 +246,7 @@ class Task(Uncopyable):
                 " answer: use command(on_response=)"
             )
             raise RuntimeError(msg)
-        return call(self._sender, to, payload, bus, timeout)
+        return self._sender.call(to, payload, bus, timeout)
 
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None

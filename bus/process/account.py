@@ -299,7 +299,8 @@ class Account:
             return False
         self._inside += 1
         self._inside_bytes += message._size
-        if not self._over():
+        unread = self._outside + self._inside - self.extracted - self._dropped
+        if unread <= 1 or not self._over():  # an empty account accepts any one message
             return True
         self._inside -= 1
         self._inside_bytes -= message._size

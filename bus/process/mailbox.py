@@ -147,10 +147,10 @@ class Client(Protocol):
         reason: the reason for the journal, if the error does not determine it.
         """
 
-    def try_deliver_directly(self, answer: Answer, *, here: bool = False) -> bool:
+    def try_deliver_directly(self, answer: Answer, host: Host | None = None) -> bool:
         """Hand an answer to a caller in another thread; False if none waits for it.
 
-        here: True if the host calls this, for a caller that waits in its thread.
+        host: the host, if that calls this, for a caller that waits in its thread.
         """
 
     def on_dropped(self, message: Incoming) -> None:

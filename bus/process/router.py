@@ -7,7 +7,7 @@ moved in between, the sender looks up the route again.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.model.message import Incoming
 from bus.process.account import Admission
@@ -93,17 +93,14 @@ class Router:
             BusFullError: the receiver has no room for the message (BUS-FLOW-2).
         """
         entry: Entry = message._to
-        if not (entry.remote and isinstance(message, Incoming)):
+        if not entry.remote:
             return self._post(message, entry)
+        comm: Any = self.exchange.comm  # not None: the entry is a relay
         try:
-            comm = self.exchange.comm
-            assert comm is not None
-            if comm.send_now(message, encoded):
-                return True
-            return self._post(message, entry)
+            return comm.send_now(message, encoded) or self._post(message, entry)
         finally:
             # Ends the sender's batches: no later command may overtake this message.
-            message._source.order = object()
+            message._source.order = object()  # type: ignore[attr-defined]  # no answer
 
     def _post(self, message: Delivery, entry: Entry, *, may_wait: bool = True) -> bool:
         # Not before: a message on the fast path has no account.

@@ -313,7 +313,8 @@ class ThreadManager:
                 if again and self.on_internal_error is not None:
                     self.on_internal_error()
                 assert self.ident == _sync.get_ident()
-                self._serve(None)
+                self._drain_inbox(None)
+                self._serve()
                 if self._ready:
                     self._serve_on()
                 if again:
@@ -334,7 +335,9 @@ class ThreadManager:
         callbacks cause in this thread.
         """
         try:
-            return self._serve(until)
+            self._drain_inbox(until)
+            # A caller that has its answer leaves the timers to the next wait.
+            return 0 if self._answered and not self._ready else self._serve()
         finally:
             if self.leased is not None:
                 self.return_lease()
@@ -350,9 +353,8 @@ class ThreadManager:
         """Return a true value if there is work: ready tasks, requests, or items."""
         return self._ready or self._requests or self.inbox.items
 
-    def _serve(self, until: float | None) -> int:
+    def _serve(self) -> int:
         """Give one turn to each task that is ready; return the number of turns."""
-        self._drain_inbox(until)
         scheduler = self.scheduler
         timers = scheduler.timers
         if timers:
@@ -520,7 +522,7 @@ class ThreadManager:
         if (
             # An item in the mailbox may be an earlier one (BUS-MSG-15).
             not (mailbox.ready or mailbox.held)
-            and mailbox.client.try_deliver_directly(answer, here=True)
+            and mailbox.client.try_deliver_directly(answer, self)
         ):
             self._answered = True
         else:
@@ -532,13 +534,13 @@ class ThreadManager:
         inbox = self.inbox
         if inbox.taken:
             self._give_back()  # an interrupt has ended an earlier call of it
+        self.waits_next = self._answered = False
         if self._ready or self._requests or inbox.items:
             self.return_lease()
         else:
             timers = self.scheduler.timers
             if timers and (until is None or timers[0][0] < until):
                 until = timers[0][0]
-            self.waits_next = self._answered = False
             while (waitable := self.link_wait) is not None:
                 self.waiting = True
                 try:

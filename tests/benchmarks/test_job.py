@@ -182,6 +182,6 @@ def test_a_lone_command_passes_no_comm_thread() -> None:
 
     assert "bus/api/task.py:Task.command" in near
     assert "queuebroker/sockets/queue.py:SocketMessageQueue.send" in near
-    assert "bus/api/receiver.py:Receiver._command" in far
+    assert "bus/api/receiver.py:Receiver.handle" in far
     assert len(near + far) <= 170
     assert len(files_of(near + far)) <= 55

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import CommandTimeoutError, UnresolvedError
-from bus.api import outcome as calls
-from bus.api.outcome import Call
-from bus.api.questions import Question, Questions
+from bus.api import questions
+from bus.api.questions import Call, Question, Questions
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
@@ -19,7 +18,7 @@ from tests.support import LIMIT_S, Threads, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus import Incoming, Response
+    from bus import Incoming
     from bus.kernel.tasks.actions import Answer
 
 
@@ -42,7 +41,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
             return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
-    def hand_over_later(self: Call, outcome: Answer | Response) -> None:
+    def hand_over_later(self: Call, outcome: Answer) -> None:
         closed.set()
         assert looked.wait(LIMIT_S)
         on_outcome(self, outcome)
@@ -75,7 +74,7 @@ def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
             self.outcome = response
         interrupted.set()
 
-    monkeypatch.setattr(calls, "_LATE_S", 0.01)
+    monkeypatch.setattr(questions, "_LATE_S", 0.01)
     with memory_bus() as bus:
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())

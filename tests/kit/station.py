@@ -99,7 +99,7 @@ class Clerk:
     def unclaimed(self) -> list[Incoming]:
         return []
 
-    def try_deliver_directly(self, answer: Any, *, here: bool = False) -> bool:
+    def try_deliver_directly(self, answer: Any, host: Any = None) -> bool:
         return False
 
     def on_unread_answer(self, answer: Any) -> None:

@@ -165,7 +165,8 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
                 meanwhile.
         """
         exchange, round_s = there._exchange, there._config.resolve_timeout_s
-        thread: BusThread = self._host.thread
+        assert self.host is not None  # it waits in the thread of the task
+        thread: BusThread = self.host.thread
         while not self.is_over():
             now = _sync.monotonic()
             if deadline is not None and deadline <= now:
@@ -175,7 +176,7 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
                 )
             # A parked message expires, so the search is begun anew from time to time.
             until = now + round_s if deadline is None else min(deadline, now + round_s)
-            probe = Binding(self.on_outcome).probe(self._entry, self._name, deadline)
+            probe = Binding(self.on_outcome).probe(self.entry, self._name, deadline)
             try:
                 found = exchange.park(self._name, probe, again=True)
                 there._lifetime.check()
@@ -188,5 +189,5 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
                 exchange.decide_remote(partial(exchange.manager.withdraw, probe))
         if self.outcome is None:
             bus._lifetime.check()  # a closed bus is the more precise error
-            raise UnknownTaskError(self._entry.name)
+            raise UnknownTaskError(self.entry.name)
         return self.outcome

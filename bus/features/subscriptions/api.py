@@ -328,8 +328,8 @@ class _AwaitedConfirmation(AwaitedOutcome[bool]):
             )
         if self.outcome is None:
             bus._lifetime.check()  # a closed bus is the more precise error
-            if self._entry.host is None:
-                raise UnknownTaskError(self._entry.name)
+            if self.entry.host is None:
+                raise UnknownTaskError(self.entry.name)
         if not subscription.active:
             there._lifetime.check()
 

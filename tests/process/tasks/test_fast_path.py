@@ -100,7 +100,7 @@ def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     fast_receiver, received = FastReceiver(), list[Any]()
     host, client = fast_receiver.host, fast_receiver.entry.mailbox.client
 
-    def hears(answer: Answer, **_: bool) -> bool:
+    def hears(answer: Answer, *_: object) -> bool:
         received.append(answer)
         return True
 
@@ -206,8 +206,8 @@ def test_an_answer_ends_the_wait_of_a_caller_in_the_thread_that_reads_it() -> No
     """It needs no turn of the caller's task."""
     fast_receiver, heard = FastReceiver(), list[Answer]()
 
-    def hears(answer: Answer, *, here: bool) -> bool:
-        assert here
+    def hears(answer: Answer, host: ThreadManager) -> bool:
+        assert host is fast_receiver.host
         heard.append(answer)
         return True
 
@@ -230,7 +230,7 @@ def test_an_answer_ends_the_wait_of_a_caller_in_the_thread_that_reads_it() -> No
 def test_an_answer_to_a_waiting_caller_overtakes_no_message_of_its_task() -> None:
     fast_receiver, heard = FastReceiver(), list[Answer]()
     client = fast_receiver.entry.mailbox.client
-    client.try_deliver_directly = lambda answer, **_: heard.append(answer)
+    client.try_deliver_directly = lambda answer, *_: heard.append(answer)
 
     fast_receiver.slip(fast_receiver.command())
     fast_receiver.slip(_reply(fast_receiver.entry, 7))
