@@ -201,12 +201,12 @@ class FastPathDriver:
                     frame = frame_of(waitable, question, payload, encoded)
                 if frame is None:
                     return False
-                host = source.host
+                host, sent = source.host, False
                 if host is not None and host.ident == _sync.get_ident():
                     if host.waits_next:
-                        waitable.take_lease(host)
+                        sent = waitable.take_lease(host, frame)
                     host.link_wait = waitable
-                if not self._put(waitable.link, frame):
+                if not (sent or self._put(waitable.link, frame)):
                     self.check_link(waitable.link)  # the comm thread sends it
             if not peer.acks.in_exchange and peer.session.ack_at is not None:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
@@ -519,17 +519,23 @@ class _WaitableLink:
         self.question: Incoming | None = None
         self.wanted: bool = False
 
-    def take_lease(self, host: ThreadManager) -> bool:
-        """Take the read lease; return False if the comm thread keeps it."""
-        if host.leased is self:
-            return True
+    def take_lease(
+        self, host: ThreadManager, frame: bytes | Batch | None = None
+    ) -> bool:
+        """Take the read lease, unless the comm thread keeps it.
+
+        Return True if ``frame`` was sent in the same step.
+        """
+        driver = self._driver
+        host.waits_next = False
         if host.leased is not None:
             host.return_lease()
-        host.waits_next = False
-        if not self._lease.take(host.inbox):
+        if type(frame) is not bytes or driver._unsent or driver._bodies.ended_at:
+            frame = None  # others go first, or it goes in several parts
+        if not self._lease.take(host.inbox, frame):
             return False
         host.leased = self
-        return True
+        return frame is not None
 
     def return_lease(self, host: ThreadManager) -> None:
         """Return the read lease to the comm thread, if ``host`` holds it."""
@@ -542,37 +548,44 @@ class _WaitableLink:
         thread.
         """
         driver, lease = self._driver, self._lease
-        if self.link != self._session.link or (
-            host.leased is not self and not self.take_lease(host)
-        ):
+        if host.leased is not self and self.link == self._session.link:
+            self.take_lease(host)
+        if host.leased is not self:
             host.return_lease()
             return False
-        reading = False
+        sleeps = True
         try:
             if not host.main and driver._acknowledgement_tracker.due:
                 with driver.hold:  # the messages that this thread's tasks have taken
                     driver._run_urgent_part()
+                # That may have put a message into one of its mailboxes. The lease
+                # itself checks the inbox before it sleeps.
+                sleeps = not host.pending()
             missing: float = math.inf
             while True:
-                # The urgent part may have put a message into one of its mailboxes. The
-                # lease itself checks the inbox once more before it sleeps.
-                if not host.pending():
+                if sleeps:
                     lease.sleep(deadline)
                 with driver.hold:
-                    reading = True
-                    frames = lease.read()
-                    if (
-                        not frames
-                        and 0 < lease.missing_bytes < missing
-                        and not (host.main or host.pending() or _passed(deadline))
-                    ):
-                        # The rest of a long frame is on its way. If left to the comm
-                        # thread, it would wake that thread once per part.
-                        missing, reading = lease.missing_bytes, False
-                        continue
-                    delivered, waits, other = driver.receive(self, frames, host)
-                    reading = False
-                    lease.leave(host.inbox)
+                    try:
+                        frames = lease.read()
+                        if (
+                            not frames
+                            and 0 < lease.missing_bytes < missing
+                            and not (host.main or host.pending() or _passed(deadline))
+                        ):
+                            # The rest of a long frame is on its way. If left to the
+                            # comm thread, it would wake that thread once per part.
+                            missing = lease.missing_bytes
+                            continue
+                        delivered, waits, other = driver.receive(self, frames, host)
+                    except BaseException:
+                        # Under ``hold``, since `read` returns the lease: else the comm
+                        # thread could handle the next frames first, and the peer would
+                        # not resend those that this thread had read.
+                        driver.abort_link(self.link)
+                        raise
+                    if not frames:
+                        lease.leave(host.inbox)
                     host.leased = None  # last: see `ThreadManager.return_lease`
                 break
             if lease.ended:
@@ -580,18 +593,21 @@ class _WaitableLink:
             if waits:
                 driver.act(main=host.main)
         except BaseException:
-            try:
-                # First: once the lease is returned, the comm thread reads on, and the
-                # peer would not resend the frames that this thread had read.
-                if reading:
-                    driver.abort_link(self.link)
-            finally:
-                host.return_lease()
-                if driver._exchange.unfinished:
-                    driver._rounds.request_flush()  # the comm thread does it
+            self._leave_rest(host)
             raise
-        self._idle_waits = 0 if delivered else self._idle_waits + 1
+        if delivered:
+            self._idle_waits = 0
+            return not other
+        self._idle_waits += 1
         return not other and self._idle_waits < _IDLE_WAITS_MAX
+
+    def _leave_rest(self, host: ThreadManager) -> None:
+        """Leave the link and the pending actions to the comm thread."""
+        try:
+            host.return_lease()
+        finally:
+            if self._driver._exchange.unfinished:
+                self._driver._rounds.request_flush()
 
 
 def _passed(deadline: float | None) -> bool:

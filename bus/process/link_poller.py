@@ -88,15 +88,22 @@ class LinkPoller(Protocol):
 class ReadLease(Protocol):
     """Another thread's right to read a queue; see `queuebroker.sockets.read_lease`."""
 
-    def take(self, elsewhere: Inbox) -> bool:
-        """Read from now on, and wake for an inbox, too; return False if refused."""
+    def take(self, elsewhere: Inbox, message: bytes | None = None) -> bool:
+        """Read from now on, and wake for an inbox, too; then send a message.
+
+        Return False if neither was done.
+        """
 
     def sleep(self, deadline: float | None) -> None:
         """Sleep until the deadline, or until the queue or the inbox may have an
         item."""
 
     def read(self) -> list[bytes]:
-        """Return the received messages; none if the owner must check the queue."""
+        """Return the received messages, and let the owner read again.
+
+        Without a message the caller keeps the lease, and the owner must check the
+        queue.
+        """
 
     @property
     def missing_bytes(self) -> int:
@@ -182,8 +189,9 @@ class _ParkedReadLease:
         self._inbox: Inbox | None = None
         self._shared_parker: SharedParker
 
-    def take(self, elsewhere: Inbox) -> bool:
-        if not self._lock.acquire(False):
+    def take(self, elsewhere: Inbox, message: bytes | None = None) -> bool:
+        # The queue itself sends messages: here one step for both saves nothing.
+        if message is not None or not self._lock.acquire(False):
             return False
         self._selection = selection = Selection([self._queue])
         self._shared_parker = shared_parker = selection.enlist(SharedParker)
@@ -203,8 +211,11 @@ class _ParkedReadLease:
             _sync.park(self._shared_parker.lock, look, deadline)
 
     def read(self) -> list[bytes]:
+        assert self._inbox is not None
         with suppress(ReceiveTimeoutError, DisconnectedError):
-            return self._queue.receive_many(_FRAMES_MAX, timeout=0)
+            frames = self._queue.receive_many(_FRAMES_MAX, timeout=0)
+            self.leave(self._inbox)
+            return frames
         return []
 
     missing_bytes: Final = 0  # between threads a message arrives whole

@@ -40,35 +40,35 @@ class AdaptiveSpin:
     reply. So a waiter whose last reply came soon spins for a moment the next time, and
     sleeps only if no reply came.
 
-    due: True if the next wait should begin with a spin.
+    spin_is_due: True if the next wait should begin with a spin.
 
     A spin in vain costs `AWAKE_S` of a processor. While messages are far apart, no wait
     spins. When they begin to be far apart, at most one spin is in vain. If every wait
     is short and yet no spin helps, one wait in `CAUTION_MAX` spins.
     """
 
-    __slots__ = ("_caution", "_wanted", "due")
+    __slots__ = ("_caution", "_wanted", "spin_is_due")
 
     def __init__(self) -> None:
         # Number of short waits before the next spin, and its next value after a spin in
         # vain.
         self._wanted: int = 1
         self._caution: int = 1
-        self.due: bool = False
+        self.spin_is_due: bool = False
 
     def record_spin(self, *, came: bool) -> None:
         """Record the result of a spin: True if the awaited event came."""
         if came:
             self._caution = 1
         else:
-            self._wanted, self.due = self._caution, False
+            self._wanted, self.spin_is_due = self._caution, False
             self._caution = min(2 * self._caution, CAUTION_MAX)
 
     def record_sleep(self, seconds: float) -> None:
         """Record how long the waiter slept before an event came."""
         if seconds <= AWAKE_S:
             self._wanted -= 1
-            self.due = self._wanted <= 0
+            self.spin_is_due = self._wanted <= 0
 
 
 class SocketFailure(Exception):  # noqa: N818 # it carries the error
@@ -82,7 +82,7 @@ class SocketFailure(Exception):  # noqa: N818 # it carries the error
         self.error: OSError = error
 
 
-class Sleeper:
+class Sleeper(AdaptiveSpin):
     """A parker that also wakes when a descriptor is readable; see `parking.Parker`.
 
     The only wait apart from `queuebroker._sync.park`: a receiver whose peer is in
@@ -90,14 +90,13 @@ class Sleeper:
     readies the sleeper again, under the lock under which wakers release it. The sleeper
     may block in a plain socket once that socket was attached: see `AT_ONCE`.
 
-    If events arrive soon, time after time, the sleeper spins for a moment before it
+    If events arrive soon, time after time, its user spins for a moment before it
     sleeps: see `AdaptiveSpin`.
 
     released: True if this was released since the last `renew`.
     """
 
     __slots__ = (
-        "_adaptive_spin",
         "_at",
         "_eventfd",
         "_eventfds",
@@ -107,6 +106,7 @@ class Sleeper:
     )
 
     def __init__(self) -> None:
+        super().__init__()
         # The event descriptor, until `close`. One call in C creates and stores it, so
         # that no interrupt can lose it.
         self._eventfds: list[int] = []
@@ -114,7 +114,6 @@ class Sleeper:
         [self._eventfd] = self._eventfds
         self.released: bool = False
         self._at: Socket | None = None  # the socket it blocks in first
-        self._adaptive_spin: Final = AdaptiveSpin()
         # With one processor the peer cannot reply before this sleeps.
         self._may_spin: Final = processors() > 1
         self._poller = select.poll()
@@ -159,17 +158,14 @@ class Sleeper:
         deadline: float | None,
         ready: Callable[[], object] = bool,
     ) -> bool:
-        """Spin for a moment, if that is due; return False if the caller has to sleep.
+        """Spin for a moment; return False if the caller has to sleep.
 
-        Only for a wait for the reply to a message just sent: if the peer does not wait
-        for this side, spinning gains nothing.
+        Only if ``spin_is_due``, in a wait for the reply to a message just sent: if the
+        peer does not wait for this side, spinning gains nothing.
 
         began: when the wait began; deadline: when it ends; on the monotonic clock.
         ready: becomes true if the caller has another reason to wake; by default never.
         """
-        adaptive_spin = self._adaptive_spin
-        if not adaptive_spin.due:
-            return False
         until = began + AWAKE_S
         end = until if deadline is None else min(until, deadline)
         # Not `_sync.spin`, which yields: two processes that answer each other would
@@ -178,10 +174,10 @@ class Sleeper:
         poll = self._poller.poll
         while not (poll(0) or ready()):
             if _sync.monotonic() >= end:
-                adaptive_spin.record_spin(came=False)
+                self.record_spin(came=False)
                 return False
         # The spin may end late, because other threads held the interpreter lock.
-        adaptive_spin.record_spin(came=_sync.monotonic() <= until)
+        self.record_spin(came=_sync.monotonic() <= until)
         return True
 
     def sleep(self, began: float, deadline: float | None, *, alone: bool) -> None:
@@ -203,7 +199,7 @@ class Sleeper:
             if not self._poller.poll(rest_ms):
                 return
         if self._may_spin:
-            self._adaptive_spin.record_sleep(_sync.monotonic() - began)
+            self.record_sleep(_sync.monotonic() - began)
 
     def _came_alone(self, deadline: float | None) -> bool:
         """Block in the socket alone, if it is plain; return True if data came."""

@@ -219,7 +219,7 @@ class Link(LinkWriter):
         spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
         sleeper, began = read_owner.sleeper, _sync.monotonic()
         try:
-            if not (spoke and sleeper.spin(began, deadline)):
+            if not (spoke and sleeper.spin_is_due and sleeper.spin(began, deadline)):
                 sleeper.sleep(began, deadline, alone=True)
         except _net.SocketFailure as failure:
             with self.lock:

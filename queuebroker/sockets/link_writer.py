@@ -161,12 +161,13 @@ class LinkWriter(ServedSocket):
         Over a background driver, the message may be gathered: see `_gather_locked`.
         """
         protocol = self.protocol
-        if self._arrived != protocol.arrived:
-            # It may be the answer to a message of the peer.
-            self._arrived = protocol.arrived
-            self._quick_sends.in_a_row //= 2
-        elif self.driver.background and self._gather_locked(message):
-            return
+        if self.driver.background:
+            if self._arrived != protocol.arrived:
+                # It may be the answer to a message of the peer.
+                self._arrived = protocol.arrived
+                self._quick_sends.in_a_row //= 2
+            elif self._gather_locked(message):
+                return
         self.read_owner.sent_since_sleep = True
         if (
             self._unsent.pieces

@@ -41,10 +41,10 @@ class Elsewhere(Protocol):
 class ReadLease:
     """The right to read one queue, for one thread at a time.
 
-    `take` it, `sleep`, `read`, and in any case `leave`.
+    `take` it, `sleep`, `read` until messages arrive, and otherwise `leave`.
 
-    Take it before a request is sent: the kernel may run the peer at once, in place of
-    the sender, and an answer that finds no lease wakes the driver.
+    Take it before a request is sent, or in the same step: the kernel may run the peer
+    at once, in place of the sender, and an answer that finds no lease wakes the driver.
 
     ended: True if the peer had left or was lost at the last `read`; the owner must
       handle that.
@@ -56,31 +56,54 @@ class ReadLease:
         uses.
     """
 
-    __slots__ = ("_connection", "_listed", "_owner", "_read_owner", "ended")
+    __slots__ = ("_connection", "_link", "_listed", "_owner", "_read_owner", "ended")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
-        self._read_owner: Final = self._connection.link.read_owner
+        assert self._connection.watch is None  # else each message takes other steps
+        self._link: Final = self._connection.link
+        self._read_owner: Final = self._link.read_owner
         self._owner: Elsewhere | None = None
         self._listed: bool = False
         self.ended: bool = False
 
-    def take(self, elsewhere: Elsewhere) -> bool:
-        """Take the read lease; False if another has it or the inbox is not empty."""
-        connection = self._connection
+    def take(self, elsewhere: Elsewhere, message: bytes | None = None) -> bool:
+        """Take the read lease, then send a message if there is one.
+
+        Return False if neither was done: another thread has the lease, the inbox is not
+        empty, or the message needs the other steps of `SocketMessageQueue.send`.
+        """
+        connection, link = self._connection, self._link
+        lock, protocol = connection.lock, link.protocol
+        if lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
+            return False  # a finalizer runs within an operation of this thread
         try:
-            with connection.lock:
+            with lock:
                 try:
-                    if connection._inbox._messages or not self._read_owner.lease_locked(
-                        connection.link.socket, connection.closed, owned=True
+                    if (
+                        connection._inbox._messages
+                        or (
+                            message is not None
+                            and (
+                                protocol.sent >= protocol.sendable
+                                or len(message) > protocol.limit
+                            )
+                        )
+                        or not self._read_owner.lease_locked(
+                            link.socket, connection.closed, owned=True
+                        )
                     ):
                         return False
                     # No call before this: an interrupt would leave a lease without an
                     # owner.
                     self._owner = elsewhere
+                    if message is not None:
+                        link.post_locked(message)
                 except BaseException:
                     connection.recover_locked()
                     raise
+            if connection.deferred:
+                connection.settle()
         except BaseException:
             self.leave(elsewhere)
             raise
@@ -95,39 +118,40 @@ class ReadLease:
             read_owner.sent_since_sleep = False
             # A thread that spins checks for items itself. It need not be woken, so most
             # waits for an answer need no place on the wait list.
-            if sleeper.spin(began, deadline, elsewhere.items.__len__):
+            if sleeper.spin_is_due and sleeper.spin(
+                began, deadline, elsewhere.items.__len__
+            ):
                 return
-        try:
-            self._listed = True
-            with elsewhere.lock:
-                elsewhere.arrived.enlist(sleeper)
-            # Checked after the thread is listed: an earlier poster did not wake it.
-            if not elsewhere.items:
-                sleeper.sleep(began, deadline, alone=False)
-        finally:
-            self._unlist(elsewhere)
-
-    def _unlist(self, elsewhere: Elsewhere) -> None:
+        self._listed = True
         with elsewhere.lock:
-            elsewhere.arrived.leave(self._read_owner.sleeper)
+            elsewhere.arrived.enlist(sleeper)
+        # Checked after the thread is listed: an earlier poster did not wake it.
+        if not elsewhere.items:
+            sleeper.sleep(began, deadline, alone=False)
+        with elsewhere.lock:
+            elsewhere.arrived.leave(sleeper)
         self._listed = False
 
     def read(self) -> list[bytes]:
-        """Receive the messages that have arrived; an empty list needs another check.
+        """Receive the messages that have arrived, and return the read lease with them.
 
-        Either the peer has left or is lost (`ended`), or only a part of a message has
-        arrived (`missing_bytes`).
+        An empty list needs another check, and the lease is kept. Either the peer has
+        left or is lost (`ended`), or only a part of a message has arrived
+        (`missing_bytes`).
         """
         connection = self._connection
         with connection.lock:
             try:
                 inbox = connection._inbox
-                message = connection.link.read_whole_locked(inbox)
+                message = self._link.read_whole_locked(inbox)
                 if message is not None:
                     frames = [message]
                 else:
                     frames = connection.grab_run_locked(len(inbox)) or []
                     self.ended = connection.closed[1 - connection.side]
+                if frames:
+                    self._read_owner.yield_locked(wanted=True)
+                    self._owner = None
             except BaseException:
                 connection.recover_locked()
                 raise
@@ -138,7 +162,7 @@ class ReadLease:
     @property
     def missing_bytes(self) -> int:
         """Bytes still missing from an incomplete message, 0 if there is none."""
-        return self._connection.link.protocol.reader.wanted
+        return self._link.protocol.reader.wanted
 
     def leave(self, elsewhere: Elsewhere) -> None:
         """Return the read lease to the owner; do nothing if ``elsewhere`` lacks it.
@@ -146,9 +170,11 @@ class ReadLease:
         So an interrupted thread may repeat the call: another may have the lease by now.
         """
         connection = self._connection
-        # Listed: an interrupt came before the end of `sleep`.
+        # Listed: an exception has ended `sleep`.
         if self._listed and self._owner is elsewhere:
-            self._unlist(elsewhere)
+            with elsewhere.lock:
+                elsewhere.arrived.leave(self._read_owner.sleeper)
+            self._listed = False
         with connection.lock:
             if self._owner is elsewhere:
                 self._read_owner.yield_locked(wanted=True)

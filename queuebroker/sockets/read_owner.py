@@ -56,6 +56,7 @@ class ReadOwner:
         "_driver",
         "_lock",
         "_rearming",
+        "_watch",
         "_yielded_s",
         "blocked",
         "finish",
@@ -69,6 +70,7 @@ class ReadOwner:
     def __init__(self, descriptor: int, driver: Driver, lock: _thread.RLock) -> None:
         self._descriptor = descriptor
         self._driver = driver
+        self._watch = driver.watch  # twice for each message
         self._lock = lock
         # True while a receiver waits for the socket in the driver's place.
         self.leased: bool = False
@@ -120,9 +122,7 @@ class ReadOwner:
         if not self.idle:
             self.idle = True
             # `_watch_locked`, inlined for each message.
-            self._driver.watch(
-                self._descriptor, _net.WRITE if self.blocked else _net.ONCE
-            )
+            self._watch(self._descriptor, _net.WRITE if self.blocked else _net.ONCE)
         # No call from here on: an interrupt would leave a lease that no thread returns.
         self.leased = True
         return sleeper
@@ -139,7 +139,7 @@ class ReadOwner:
             elif self.finish is not None:
                 self.finish()
         elif wanted:
-            self._driver.watch(  # `_watch_locked`, inlined
+            self._watch(  # `_watch_locked`, inlined
                 self._descriptor, _net.READ | _net.WRITE if self.blocked else _net.READ
             )
             self.idle = False
@@ -166,7 +166,7 @@ class ReadOwner:
         # `ONCE` if no event is awaited: epoll always reports a hang-up, and would
         # otherwise repeat the report on every poll.
         wanted = (_net.READ if reads else 0) | (_net.WRITE if writes else 0)
-        self._driver.watch(self._descriptor, wanted or _net.ONCE)
+        self._watch(self._descriptor, wanted or _net.ONCE)
 
     def _rearm(self) -> None:
         with self._lock:

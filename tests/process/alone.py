@@ -59,7 +59,7 @@ class LeaseOfOne:
         self.ended = ended
         self.left = self.slept = self.missing_bytes = 0
 
-    def take(self, _: Inbox) -> bool:
+    def take(self, _: Inbox, __: bytes | None = None) -> bool:
         return True
 
     def sleep(self, _: float | None) -> None:
@@ -67,6 +67,7 @@ class LeaseOfOne:
         self.slept += 1
 
     def read(self) -> list[bytes]:
+        self.left += bool(self.frames)
         return self.frames
 
     def leave(self, _: Inbox | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,13 +47,19 @@ class Led:
         return self.sockets.link_pool.queue(1).pending
 
 
-@pytest.fixture
-def led() -> Iterator[Led]:
+@contextmanager
+def new_link() -> Iterator[Led]:
     # A short path, since the paths of sockets are limited.
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         led = Led(folder)
         yield led
         led.sockets.close()
+
+
+@pytest.fixture
+def led() -> Iterator[Led]:
+    with new_link() as led:
+        yield led
 
 
 @clause("QB-SOCK-8")
@@ -65,23 +72,92 @@ def test_the_lease_holder_reads_and_the_owner_does_not(led: Led) -> None:
     led.lease.sleep(None)
 
     assert led.lease.read() == [b"x"]
-    led.lease.leave(led.inbox)
 
 
-def test_all_frames_that_have_arrived_are_read_at_once(led: Led) -> None:
-    """Else no thread would be woken for the rest."""
+@clause("QB-SOCK-8")
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_owner_reads_on_behind_all_frames_that_have_arrived(
+    led: Led, count: int
+) -> None:
+    """A frame that the reader left in the queue would wake no thread."""
+    frames = [bytes((each,)) for each in range(count)]
     assert led.lease.take(led.inbox)
-    for each in (b"x", b"y", b"z"):
+    for each in frames:
         led.far.send(each)
     led.lease.sleep(None)
 
-    read: list[bytes] = []
-    while len(read) < 3:
-        read += led.lease.read()
-        assert led.pending == 0
+    assert led.lease.read() == frames
+    assert led.pending == 0
 
-    assert read == [b"x", b"y", b"z"]
-    led.lease.leave(led.inbox)
+    led.far.send(b"next")
+    led.sockets.until(lambda: led.sockets.received)
+    assert led.sockets.received == [(1, b"next")]
+
+
+@clause("BUS-CHAN-7")
+def test_a_message_is_sent_once_the_lease_is_taken(led: Led) -> None:
+    assert led.lease.take(led.inbox, b"question")
+    assert led.far.receive() == b"question"
+
+    led.far.send(b"answer")
+    led.sockets.driver.poll(0.01)
+    assert led.pending == 0
+    led.lease.sleep(None)
+    assert led.lease.read() == [b"answer"]
+
+
+@clause("BUS-CHAN-8", "QB-SOCK-3")
+@pytest.mark.parametrize("why", ["full", "too long", "closed", "leased", "unread"])
+def test_no_lease_is_taken_for_a_message_that_cannot_be_sent_at_once(
+    led: Led, why: str
+) -> None:
+    """The other way round, no message is sent without the lease."""
+    queue, message = led.sockets.link_pool.queue(1), b"x"
+    if why == "full":
+        queue.send_many([b""] * queue.capacity)
+    elif why == "too long":
+        message = bytes((1 << 28) + 1)
+    elif why == "closed":
+        queue.disconnect()
+    elif why == "leased":
+        assert led.lease.take(led.inbox)
+    else:
+        led.far.send(b"unread")
+        while not led.pending:
+            led.sockets.driver.poll(0.01)
+    sent = queue.stats().sent
+
+    assert not led.lease.take(Inbox(), message)
+
+    assert queue.stats().sent == sent
+    other = Inbox()
+    assert led.lease.take(other) is (why in ("full", "too long"))
+    led.lease.leave(led.inbox if why == "leased" else other)
+    led.far.disconnect()
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("step", ["take", "read"])
+def test_an_interrupted_thread_keeps_the_lease_from_no_other_thread(step: str) -> None:
+    """At every point: another thread may take it, or the link has ended."""
+
+    def case(interrupted: Blow) -> None:
+        with new_link() as led:
+            done, other = list[object](), Inbox()
+            if step == "take":
+                interrupted(lambda: done.append(led.lease.take(led.inbox, b"x")))
+            else:
+                assert led.lease.take(led.inbox)
+                led.far.send(b"x")
+                interrupted(lambda: done.append(led.lease.read()))
+            if step == "read" or done:
+                led.lease.leave(led.inbox)
+            queue = led.sockets.link_pool.queue(1)
+            assert led.lease.take(other) or queue.remote_disconnected
+            led.lease.leave(other)
+            led.far.disconnect()
+
+    everywhere(case)
 
 
 def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:

@@ -18,7 +18,7 @@ def _adaptive_spins(
     """
     kept = 0
     for _ in range(waits):
-        if adaptive_spin.due:
+        if adaptive_spin.spin_is_due:
             kept += 1
             adaptive_spin.record_spin(came=came)
             if came:
@@ -29,7 +29,7 @@ def _adaptive_spins(
 
 @clause("QB-SOCK-8")
 def test_the_first_time_it_sleeps() -> None:
-    assert not AdaptiveSpin().due
+    assert not AdaptiveSpin().spin_is_due
 
 
 @clause("QB-SOCK-8")
@@ -38,7 +38,7 @@ def test_after_a_short_wait_it_stays_awake() -> None:
 
     adaptive_spin.record_sleep(AWAKE_S)
 
-    assert adaptive_spin.due
+    assert adaptive_spin.spin_is_due
 
 
 @clause("QB-SOCK-8")
@@ -83,4 +83,4 @@ def test_one_in_vain_does_not_end_them_for_long() -> None:
         adaptive_spin.record_spin(came=False)
         adaptive_spin.record_sleep(0.0)
 
-        assert adaptive_spin.due
+        assert adaptive_spin.spin_is_due

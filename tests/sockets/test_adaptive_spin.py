@@ -70,7 +70,7 @@ def wait(
 ) -> None:
     """Wait as the reader of a socket does; answered: after it has sent a message."""
     began = _sync.monotonic()
-    if not (answered and sleeper.spin(began, deadline)):
+    if not (answered and sleeper.spin_is_due and sleeper.spin(began, deadline)):
         sleeper.sleep(began, deadline, alone=True)
 
 
