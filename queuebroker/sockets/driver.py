@@ -370,6 +370,10 @@ class Driver(Uncopyable):
     def begin(self) -> None:
         """Run the driver in a thread of its own until it has no holder."""
         self.background = True
+        if not _watched:
+            _watched.append(True)
+            _sync.at_exit_of_main(_await_writes)
+            atexit.register(_await_writes)
         if _sync.is_subinterpreter():
             atexit.register(_end_all)
         thread = _sync.Thread(target=self._run, name="queuebroker sockets", daemon=True)
@@ -487,6 +491,8 @@ class Driver(Uncopyable):
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
 # Those with a thread. Each access is one call into C: finalizers read this.
 _running: dict[Driver, None] = {}
+# Not empty once `_await_writes` is to be called at the end of the program.
+_watched: Final[list[bool]] = []
 
 # A single entry, "default", as for brokers.
 _defaults: dict[str, Driver] = {}
@@ -549,10 +555,6 @@ def _await_writes() -> None:
     """
     for driver in list(_running):
         driver.await_writes()
-
-
-_sync.at_exit_of_main(_await_writes)
-atexit.register(_await_writes)
 
 
 def _end_all() -> None:
