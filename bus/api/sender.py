@@ -384,7 +384,7 @@ class Sender:
     def _failure(self, call: Call, error: BusError | None) -> BusError:
         """Return the reason why a call that is over has no answer.
 
-        error: what its wait has returned.
+        error: the result of its wait.
         """
         if call.outcome is not None:
             error = call.outcome.error

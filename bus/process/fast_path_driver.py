@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from bus.process.rounds import Rounds
     from bus.process.thread_manager import ThreadManager
 
+    _FrameOf = Callable[
+        ["_WaitableLink", Incoming, Payload, bytes | None], bytes | Batch | None
+    ]
+
 __all__ = ["FastPathDriver"]
 
 _ACK: Final = bytes((FrameType.ACK.value,))  # the first byte of such a frame
@@ -172,16 +176,16 @@ class FastPathDriver:
         self,
         peer: Peer,
         source: Entry,
-        frame_of: Callable[..., bytes | Batch | None],
-        question: Incoming,
+        frame_of: _FrameOf,
+        message: Incoming,
         payload: Payload,
         encoded: bytes | None,
     ) -> bool:
         """Put a message on the link to a process; return False if it must wait.
 
         frame_of: accounts for the message as sent, and returns its frame; None if it
-          must wait. It makes no decision of the manager. Its arguments are the link and
-          those below.
+          must wait. It makes no decision of the manager.
+        message: a command, or the question that is answered.
         """
         hold, lock, waitable = self.hold, self._exchange_lock, None
         # This message may join the round under way. Or this thread holds the lock, and
@@ -198,7 +202,7 @@ class FastPathDriver:
                         waitable = self._new_waitable_link(peer)
                         if waitable is None:
                             return False
-                    frame = frame_of(waitable, question, payload, encoded)
+                    frame = frame_of(waitable, message, payload, encoded)
                 if frame is None:
                     return False
                 host, sent = source.host, False
@@ -524,7 +528,8 @@ class _WaitableLink:
     ) -> bool:
         """Take the read lease, unless the comm thread keeps it.
 
-        Return True if ``frame`` was sent in the same step.
+        Return True if ``frame`` was sent in the same step; `ThreadManager.leased` says
+        whether this thread has the lease.
         """
         driver = self._driver
         host.waits_next = False

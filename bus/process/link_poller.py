@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker import _sync
 from queuebroker.channel.status import Status
-from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
+from queuebroker.errors import (
+    DisconnectedError,
+    MessageTooLargeError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+)
 from queuebroker.first import Selection, add_parker, has_room
 from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.sockets.read_lease import ReadLease as SocketReadLease
@@ -190,14 +195,22 @@ class _ParkedReadLease:
         self._shared_parker: SharedParker
 
     def take(self, elsewhere: Inbox, message: bytes | None = None) -> bool:
-        # The queue itself sends messages: here one step for both saves nothing.
-        if message is not None or not self._lock.acquire(False):
+        if not self._lock.acquire(False):
             return False
         self._selection = selection = Selection([self._queue])
         self._shared_parker = shared_parker = selection.enlist(SharedParker)
         self._inbox = elsewhere
         with elsewhere.lock:
             elsewhere.arrived.enlist(shared_parker)
+        if message is not None:
+            try:
+                self._queue.send(message, timeout=0)
+            except (DisconnectedError, MessageTooLargeError, SendTimeoutError):
+                self.leave(elsewhere)
+                return False
+            except BaseException:
+                self.leave(elsewhere)
+                raise
         return True
 
     def sleep(self, deadline: float | None) -> None:

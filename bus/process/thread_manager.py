@@ -304,27 +304,31 @@ class ThreadManager:
         So a lack of memory, for example in a read, ends no task of this thread.
         """
         errors, failed = InternalErrors(f"thread {self.name!r}"), False
-        while self._stop_at is None or (
-            self.pending() and _sync.monotonic() < self._stop_at
-        ):
-            try:
-                # Here: an error of this call, too, ends only this step.
-                again, failed = failed, False
-                if again and self.on_internal_error is not None:
-                    self.on_internal_error()
-                assert self.ident == _sync.get_ident()
-                self._drain_inbox(None)
-                self._serve()
-                if self._ready:
-                    self._serve_on()
-                if again:
-                    errors.on_success()
-            except Exception as error:  # of the bus: a callback contains its own
-                if not self.is_owner():
-                    raise
-                failed = True
-                errors.on_error(error)
-        self.return_lease()
+        try:
+            while self._stop_at is None or (
+                self.pending() and _sync.monotonic() < self._stop_at
+            ):
+                try:
+                    # Here: an error of this call, too, ends only this step.
+                    again, failed = failed, False
+                    if again and self.on_internal_error is not None:
+                        self.on_internal_error()
+                    assert self.ident == _sync.get_ident()
+                    self._drain_inbox(None)
+                    self._serve()
+                    if self._ready:
+                        self._serve_on()
+                    if again:
+                        errors.on_success()
+                except Exception as error:  # of the bus: a callback contains its own
+                    if not self.is_owner():
+                        raise
+                    failed = True
+                    errors.on_error(error)
+        finally:
+            # Also after an interrupt: else no thread would read the link.
+            if self.is_owner():
+                self.return_lease()
 
     def poll(self, until: float | None) -> int:
         """Serve the items that are here; wait for one until a deadline.
@@ -336,8 +340,9 @@ class ThreadManager:
         """
         try:
             self._drain_inbox(until)
-            # A caller that has its answer leaves the timers to the next wait.
-            return 0 if self._answered and not self._ready else self._serve()
+            if self._answered and not (self._ready or self.scheduler.timers):
+                return 0  # to the caller, which waited for that
+            return self._serve()
         finally:
             if self.leased is not None:
                 self.return_lease()

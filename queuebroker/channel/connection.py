@@ -340,7 +340,7 @@ class Connection(Generic[B]):
     # Notifications.
 
     def flush_locked(self) -> None:
-        """Write what is kept for a later write, before a wait; only sockets keep it."""
+        """Write the gathered messages before a wait; only sockets gather any."""
 
     def refresh_locked(self, side: Side) -> None:
         """Update a side's descriptor, if it has one, to match its receive."""

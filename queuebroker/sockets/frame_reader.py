@@ -7,11 +7,20 @@ decodes nothing else, and does not know which frame may follow which.
 
 from __future__ import annotations
 
+import functools
+import struct
 from io import BytesIO
 from typing import Final
 
 from queuebroker.sockets.errors import ProtocolError
-from queuebroker.sockets.frames import HEAD, NUMBER, OVERHEAD_BYTES, Frame, Messages
+from queuebroker.sockets.frames import (
+    HEAD,
+    MESSAGE_HEAD,
+    NUMBER,
+    OVERHEAD_BYTES,
+    Frame,
+    Messages,
+)
 from queuebroker.sockets.memory import keep_memory
 
 __all__ = ["FIRST_FRAME_BYTES_MAX", "RUN_BYTES_MAX", "FrameReader", "Gathering"]
@@ -26,6 +35,9 @@ RUN_BYTES_MAX: Final = 1 << 18
 _MESSAGE: Final = int(Frame.MESSAGE)
 _RUN: Final = int(Frame.RUN)
 _WITH_FDS: Final = int(Frame.MESSAGE_WITH_FDS)
+
+# So many frames of one length are read together.
+_SEVERAL: Final = 4
 
 # The bytes of all messages that are dropped, one over the other. It exists before the
 # memory is short.
@@ -139,12 +151,7 @@ class FrameReader:
             end = body + length
             if end > size:
                 self.wanted = end - size
-                if kind == _MESSAGE and size - body >= 8:
-                    # Keep only the body, so that it is not copied out later.
-                    (self._long_number,) = number_at(data, body)
-                    begin = body + 8
-                self.parts.append(data[begin:])
-                self._data, self._at = b"", 0
+                self._keep_part(data, begin, is_message=kind == _MESSAGE)
                 return Messages(first, run) if run else None
             if not plain:
                 self._at = end
@@ -152,6 +159,10 @@ class FrameReader:
             (number,) = number_at(data, body)
             if not run:
                 first = number
+                run = _equal_messages(data, begin, end - begin, number)
+                if run:
+                    begin += len(run) * (end - begin)
+                    continue
             elif number != first + len(run):
                 break
             run.append(data[body + 8 : end])
@@ -162,6 +173,16 @@ class FrameReader:
             data, begin = b"", 0
         self._data, self._at = data, begin
         return Messages(first, run) if run else None
+
+    def _keep_part(self, data: bytes, begin: int, *, is_message: bool) -> None:
+        """Keep the part of a frame that has arrived; of a message the body alone."""
+        number_at = begin + HEAD.size
+        if is_message and len(data) - number_at >= NUMBER.size:
+            # So that the body is not copied out later.
+            (self._long_number,) = NUMBER.unpack_from(data, number_at)
+            begin = number_at + NUMBER.size
+        self.parts.append(data[begin:])
+        self._data, self._at = b"", 0
 
     def longest(self) -> int:
         """Return the maximum bytes of a message that arrives now."""
@@ -233,6 +254,39 @@ class FrameReader:
         self.parts.clear()
         self.gathering = self._long_number = None
         self.wanted = 0
+
+
+def _equal_messages(data: bytes, begin: int, size: int, first: int) -> list[bytes]:
+    """Return the messages of all whole frames, if all of these have one length.
+
+    Else return an empty list. Many short messages are read three times as fast together
+    as one after the other.
+
+    begin, size, first: the first frame and its length in bytes, the number of its
+      message.
+    """
+    count = (len(data) - begin) // size
+    end = begin + count * size
+    if count < _SEVERAL or HEAD.unpack_from(data, end - size) != (
+        HEAD.unpack_from(data, begin)
+    ):
+        return []
+    kinds, lengths, numbers, messages = zip(
+        *_message_frame(size).iter_unpack(data[begin:end]), strict=True
+    )
+    if (
+        kinds.count(_MESSAGE) != count
+        or lengths.count(size - HEAD.size) != count
+        or numbers != tuple(range(first, first + count))
+    ):
+        return []
+    return list(messages)
+
+
+@functools.lru_cache
+def _message_frame(size: int) -> struct.Struct:
+    """Return the layout of the frame of a message, by the length of both."""
+    return struct.Struct(f"{MESSAGE_HEAD.format}{size - MESSAGE_HEAD.size}s")
 
 
 class _Bytes(BytesIO):

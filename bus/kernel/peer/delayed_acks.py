@@ -33,8 +33,9 @@ class DelayedAcks:
 
     The exchange's lock guards it, as it guards the session.
 
-    received: how much of the peer's stream has arrived. Set it by `on_received`, unless
-      `on_extracted` is called for the last message.
+    received: how much of the peer's stream has arrived. Set it by `on_received`. Not if
+      the last message is extracted at once: that counts at least as much, against the
+      same half of a window.
     controls_received: the number of control frames received.
     extracted: the last number extracted by each task of this process, by relay number.
     due_at: when an acknowledgement is due, in seconds; None for never.
@@ -163,12 +164,12 @@ class DelayedAcks:
     def acknowledge_by(
         self, task: int, extraction: tuple[int, float, int] | None = None
     ) -> tuple[int, int]:
-        """Return what a message frame acknowledges if its first message is from `task`.
+        """Return the acknowledgements for a message frame that begins with `task`.
 
-        The result is `Batch.acknowledged` and `Batch.extracted`. If that is everything,
-        no ACK frame follows. So the caller sends that frame, or drops the link.
+        They are `Batch.acknowledged` and `Batch.extracted`. If nothing else is due, no
+        ACK frame follows. So the caller sends that frame, or drops the link.
 
-        extraction: what the task has just extracted, as for `on_extracted`.
+        extraction: the last message that the task has extracted, as for `on_extracted`.
         """
         has, taken = self.received, self._taken
         if extraction is not None:

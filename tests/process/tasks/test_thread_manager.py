@@ -393,6 +393,28 @@ def test_a_request_made_while_a_thread_waits_elsewhere_is_served(
     assert (thread.link_wait is not None) is stays
 
 
+@clause("QB-ERR-9")
+def test_an_interrupt_of_a_thread_that_serves_returns_its_lease() -> None:
+    """Else no thread would read that link."""
+    thread, returned = ThreadManager("thread"), list[ThreadManager]()
+    thread.adopt()
+
+    class Interrupted(Elsewhere):
+        def wait(self, _: ThreadManager, __: float | None) -> bool:
+            thread.leased = self
+            raise KeyboardInterrupt
+
+        def return_lease(self, host: ThreadManager) -> None:
+            returned.append(host)
+
+    thread.link_wait = Interrupted()
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run()
+
+    assert (thread.leased, returned) == (None, [thread])
+
+
 def test_it_waits_elsewhere_until_something_is_here_or_time_is_up() -> None:
     thread = ThreadManager("thread")
     thread.adopt()
