@@ -35,6 +35,7 @@ __all__ = [
     "current_thread",
     "free_after_fork",
     "get_ident",
+    "has_interpreter_lock",
     "is_subinterpreter",
     "join",
     "main_ident",
@@ -194,6 +195,12 @@ def at_exit_of_main(function: Callable[[], object]) -> None:
     if register is not None:  # CPython's own, as `concurrent.futures` uses it
         with contextlib.suppress(RuntimeError):  # the program is ending already
             register(function)
+
+
+def has_interpreter_lock() -> bool:
+    """Return True if one thread at a time runs Python code, as in most builds."""
+    is_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is None or is_enabled()
 
 
 def is_subinterpreter() -> bool:

@@ -112,6 +112,7 @@ class Outbound(CircularBufferQueue[Message]):
         return self.capacity - self._protocol.unreceived
 
     def push_locked(self, message: Message) -> bool:
+        self._protocol.gather_until = 0
         if self.full():
             return False
         data = message[1] if isinstance(message, tuple) else message

@@ -207,6 +207,7 @@ class LinkWriter(ServedSocket):
             not quick_sends.may_share(goes_on=goes_on)
             or len(message) > GATHERED_BYTES_MAX
             or protocol.limit < GATHERED_BYTES_MAX
+            or not _sync.has_interpreter_lock()
             or self._unsent.pieces
             or protocol.outgoing
         ):

@@ -88,8 +88,11 @@ class Protocol:
     receivable: number of the last message for which there is room here.
     taken: messages that were received here, and for which no credit was returned.
     gathered: messages sent, and not yet in frames; `data_to_send` makes these.
-    gather_until: number of the last message that the caller may add to ``gathered``
-      itself, with one more ``sent``; 0 if none.
+    gather_until: number of the last message that any thread may send by itself, 0 if
+      none. The thread checks this number, adds the message to ``gathered`` and
+      increments ``sent``, with no call in between: as long as the interpreter has its
+      lock, nothing else happens in between. The caller of the other methods sets this
+      to 0 before it relies on ``sent``.
     outgoing: the bytes to send; `data_to_send` takes them.
     reader: the frames in the bytes that arrive.
     lease_s: the silence after which the peer is lost, in seconds; None: no limit.

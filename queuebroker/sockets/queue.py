@@ -93,26 +93,20 @@ class SocketMessageQueue(LockedMessageQueue):
         # The common arguments, by identity: the steps for any others are right for them
         # too, and only take longer.
         if (
-            protocol.sent < protocol.gather_until  # checked again under the lock
+            protocol.gather_until  # read again below
             and type(data) is bytes
             and offset is _ZERO
             and length is None
             and not fds
             and len(data) <= GATHERED_BYTES_MAX
-            and not connection.lock._is_owned()  # type: ignore[attr-defined]
         ):
             one = (data,)
-            try:
-                with connection.lock:
-                    sent = protocol.sent + 1
-                    if sent <= protocol.gather_until:
-                        # As in `Protocol.begin_gathering`.
-                        protocol.gathered += one
-                        protocol.sent = sent
-                        return
-            finally:
-                if connection.deferred:
-                    connection.settle()
+            # Without the lock: see `Protocol.gather_until`.
+            sent = protocol.sent + 1
+            if sent <= protocol.gather_until:
+                protocol.gathered += one
+                protocol.sent = sent
+                return
         link = connection.link
         if (
             type(data) is not bytes
@@ -130,6 +124,7 @@ class SocketMessageQueue(LockedMessageQueue):
         try:
             with connection.lock:
                 try:
+                    protocol.gather_until = 0
                     if (
                         protocol.sent < protocol.sendable
                         and connection.closed == OPEN
@@ -362,6 +357,7 @@ class SocketMessageQueue(LockedMessageQueue):
         self, messages: list[bytes], begin: int
     ) -> tuple[int, Verdict]:
         connection = self._socket_connection
+        self._protocol.gather_until = 0
         if connection.watch is not None:
             return super()._send_run_locked(messages, begin)
         while begin < len(messages):

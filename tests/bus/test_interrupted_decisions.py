@@ -616,7 +616,7 @@ def test_a_repeated_delivery_wakes_a_caller_in_another_thread() -> None:
 
     def case(struck: Blow) -> None:
         questions, parker = Questions(), taken_lock()
-        asker = SimpleNamespace(host=object())
+        asker: Any = SimpleNamespace(host=object())
         call = Call("b", None, None, entry=asker, host=None, parker=parker)
         number = questions.ask(call)
         assert number is not None

@@ -7,6 +7,7 @@ away the driver, so that only the end itself writes the gathered messages.
 from __future__ import annotations
 
 import asyncio
+import dis
 import itertools
 import math
 import os
@@ -39,10 +40,13 @@ from queuebroker.sockets import (
 )
 from specs.clauses import clause
 from tests.sockets.support import PORT, ends, folder
+from tests.strikes import CALLS, JUMPS_IF, LOOKS, everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.strikes import Blow
 
 Ends = tuple[SocketMessageQueue, SocketMessageQueue]
 
@@ -358,18 +362,92 @@ def test_a_peer_that_is_not_answered_may_send_many_messages(gathers: None) -> No
 
 
 @clause("QB-CONC-10")
-def test_a_call_within_another_of_its_thread_is_refused(pair: Ends) -> None:
+def test_a_receive_within_another_call_of_its_thread_is_refused(pair: Ends) -> None:
     far, near = pair
     keep(near)
     near.send(b"0")
     near.send(b"1")
-    with near._connection.lock, pytest.raises(RuntimeError):
-        near.send(b"2")
     assert near.ping(LIMIT_S)
     assert far.receive(timeout=LIMIT_S) == b"0"
     with far._connection.lock, pytest.raises(RuntimeError):
         far.receive()
     assert far.receive(timeout=LIMIT_S) == b"1"
+
+
+@clause("QB-CONC-10")
+@pytest.mark.parametrize("act", ["send", "send_many", "send_nowait"])
+def test_a_signal_handler_within_a_send_uses_no_place_twice(
+    gathers: None, act: str
+) -> None:
+    """Wherever it sends: the send that it interrupts has checked for room before."""
+
+    def case(struck: Blow) -> None:
+        with ends(host={"capacity": 4}) as (far, near):
+            keep(near)
+            sent = numbered(2 if act == "send_many" else 3)
+            for message in sent:
+                near.send(message)
+
+            def handle() -> None:
+                with suppress(RuntimeError, SendTimeoutError):
+                    near.send(b"handler", timeout=0)
+                    sent.append(b"handler")
+
+            def send() -> None:
+                with suppress(SendTimeoutError):
+                    if act == "send_many":
+                        near.send_many([LONG, LONG], timeout=0)
+                    elif act == "send_nowait":
+                        near.send_nowait(LONG)
+                    else:
+                        near.send(LONG, timeout=0)
+
+            struck(send, handle)
+            assert near.ping(LIMIT_S)
+            received = far.receive_many(timeout=0)
+            assert [each for each in received if each != LONG] == sent
+            assert len(received) <= 4
+            assert not near.remote_disconnected
+
+    everywhere(case)
+
+
+@clause("QB-CONC-1")
+def test_no_other_thread_runs_while_a_send_gathers_its_message() -> None:
+    """The interpreter changes threads only where it looks for signals."""
+    steps = list(dis.get_instructions(SocketMessageQueue.send.__code__))
+    [end] = [
+        at
+        for at, each in enumerate(steps)
+        if (each.opname, each.argval) == ("STORE_ATTR", "sent")
+    ]
+    begin = max(
+        at
+        for at in range(end)
+        if (steps[at].opname, steps[at].argval) == ("LOAD_ATTR", "sent")
+    )
+    between = {each.opname for each in steps[begin:end]}
+    assert {each.argval for each in steps[begin:end]} >= {"gather_until", "gathered"}
+    assert not between & (LOOKS | CALLS | JUMPS_IF)
+
+
+@clause("QB-CONC-1", "QB-FIFO-1")
+def test_threads_that_send_quickly_share_one_end(pair: Ends) -> None:
+    far, near = pair
+    near.send(b"begins")
+    with Threads() as threads:
+
+        def send(name: int) -> None:
+            for number in range(2000):
+                near.send(b"%d %d" % (name, number))
+
+        sending = [threads.start(send, name) for name in range(4)]
+        received = take(far, 1 + 4 * 2000)[1:]
+        for each in sending:
+            each.result()
+    for name in range(4):
+        own = [each for each in received if each.startswith(b"%d " % name)]
+        assert own == [b"%d %d" % (name, number) for number in range(2000)]
 
 
 class _Exhausted(int):
