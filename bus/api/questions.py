@@ -242,16 +242,14 @@ class Questions:
             call = self.open.get(answer.number)
             if type(call) is not Call or call.host is not host:
                 return False  # or it is late
-            is_first, call.outcome = call.outcome is None, answer
-            if host is not None:
-                del self.open[answer.number]
-        if is_first and answer._trace is not None:
+            del self.open[answer.number]
+        if answer._trace is not None:
             answer._trace.record_accepted(answer._to.id.number)
             answer._trace.record_delivered()
         if host is None:
-            call.wake()
-            # Last: after an interrupt the answer comes again, and wakes the caller.
-            self.close(answer.number)
+            call.on_outcome(answer)
+        else:
+            call.outcome = answer
         return True
 
     def answer(self, number: int, *, final: bool) -> Question | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,14 +19,12 @@ from bus import (
     NameTakenError,
     UnresolvedError,
 )
-from bus.api.questions import Call, Questions
 from bus.features.machines.any_machine import Bind
 from bus.features.machines.binding import send_bound
-from bus.kernel.tasks.actions import Answer, Fail
+from bus.kernel.tasks.actions import Fail
 from bus.kernel.tasks.parked_list import Parked, ParkedList
 from bus.model.message import Incoming, Kind
 from bus.testing import memory_bus
-from queuebroker.waiting.parking import taken_lock
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, bindings, join_both
 from tests.strikes import everywhere
@@ -608,25 +605,3 @@ def test_unresolved_messages_are_no_part_of_an_undone_decision() -> None:
         assert len(exchange.manager.parked) == 1
         expire_all(exchange)
         assert sender.counted == 1
-
-
-@clause("QB-ERR-9", "BUS-MSG-11")
-def test_a_repeated_delivery_wakes_a_caller_in_another_thread() -> None:
-    """Whatever step of the first one an interrupt has ended."""
-
-    def case(struck: Blow) -> None:
-        questions, parker = Questions(), taken_lock()
-        asker: Any = SimpleNamespace(host=object())
-        call = Call("b", None, None, entry=asker, host=None, parker=parker)
-        number = questions.ask(call)
-        assert number is not None
-        answer = Answer(asker, number, None)
-
-        struck(lambda: questions.try_deliver_directly(answer))
-        questions.try_deliver_directly(answer)
-
-        assert call.outcome is answer
-        assert parker.acquire(blocking=False), "the caller sleeps on"
-        assert number not in questions
-
-    everywhere(case, packages=[package])
