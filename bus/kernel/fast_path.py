@@ -232,7 +232,8 @@ class FastPath:
 
         `may_notify` has allowed it just now.
         """
-        frame = self._send(self.peer.audience, outbound_run, NO_DEADLINE)
+        relay = self.peer.audience
+        frame = self._send(relay, outbound_run, NO_DEADLINE, is_allowed=True)
         assert frame is not None
         return frame
 
@@ -287,23 +288,27 @@ class FastPath:
         left: int,
         question: Incoming | None = None,
         extracted_at: float | None = None,
+        *,
+        is_allowed: bool = False,
     ) -> bytes | Batch | None:
         """Account for a message as sent; return its frame, or None if it must wait.
 
-        question, extracted_at: as for `answer`.
+        question, extracted_at: as for `answer`. is_allowed: by `may_notify`.
         """
-        permit = self._manager.revision, relay, outbound_run.source, outbound_run.kind
-        if permit != self._permit and not self._renew(permit):
-            return None
         outgoing, size = self._outgoing, outbound_run.size
-        if (
-            (size > self._longest and not self._is_shared(size))
-            or (relay.under_way and relay.room <= 0)
-            # `OutgoingStream.room`, without the call.
-            or outgoing.next - outgoing.floor >= outgoing.window
-            or outgoing.next == NUMBERS
-        ):
-            return None
+        if not is_allowed:
+            source, kind = outbound_run.source, outbound_run.kind
+            permit = self._manager.revision, relay, source, kind
+            if permit != self._permit and not self._renew(permit):
+                return None
+            if (
+                (size > self._longest and not self._is_shared(size))
+                or (relay.under_way and relay.room <= 0)
+                # `OutgoingStream.room`, without the call.
+                or outgoing.next - outgoing.floor >= outgoing.window
+                or outgoing.next == NUMBERS
+            ):
+                return None
         task, [body], extraction = outbound_run.relay, outbound_run.bodies, None
         if question is not None and extracted_at is not None:
             # The relay of the asker is still in place, so this is still the same epoch.
