@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from queuebroker import BrokerManager, _net
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker, read_owner
-from tests.support import Threads
+from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PORT",
+    "Exhausted",
     "brokers",
     "connections",
     "ends",
     "folder",
     "let_nobody_read",
     "meet",
+    "numbered",
+    "take",
     "take_lease_locked",
 ]
 
@@ -87,6 +90,23 @@ def ends(
         accepted, connected = meet(acceptor, connector)
         with accepted, connected:
             yield accepted, connected
+
+
+def take(end: SocketMessageQueue, count: int) -> list[bytes]:
+    """Receive some messages."""
+    return [end.receive(timeout=LIMIT_S) for _ in range(count)]
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    """Return messages that differ."""
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+class Exhausted(int):
+    """A number without memory for the next one."""
+
+    def __add__(self, _other: int) -> int:
+        raise MemoryError
 
 
 def take_lease_locked(end: SocketMessageQueue) -> _net.Sleeper:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import dis
-import itertools
 import math
 import os
-import selectors
 import subprocess
 import sys
 import threading
-from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +22,6 @@ from hypothesis import strategies as st
 
 from queuebroker import (
     DisconnectedQueueError,
-    ReceiveTimeoutError,
     SendTimeoutError,
     aio,
     receive_any,
@@ -39,7 +35,7 @@ from queuebroker.sockets import (
     quick_sends,
 )
 from specs.clauses import clause
-from tests.sockets.support import PORT, ends, folder
+from tests.sockets.support import PORT, Exhausted, ends, folder, numbered, take
 from tests.strikes import CALLS, JUMPS_IF, LOOKS, everywhere
 from tests.support import LIMIT_S, Threads, until
 
@@ -76,14 +72,6 @@ def keep(end: SocketMessageQueue) -> SocketMessageQueue:
 def gathered(end: SocketMessageQueue) -> int:
     """Return how many messages of an end are not written yet."""
     return len(end._socket_connection.link.protocol.gathered)
-
-
-def take(end: SocketMessageQueue, count: int) -> list[bytes]:
-    return [end.receive(timeout=LIMIT_S) for _ in range(count)]
-
-
-def numbered(count: int, first: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(first, first + count)]
 
 
 class Writes:
@@ -362,19 +350,6 @@ def test_a_peer_that_is_not_answered_may_send_many_messages(gathers: None) -> No
 
 
 @clause("QB-CONC-10")
-def test_a_receive_within_another_call_of_its_thread_is_refused(pair: Ends) -> None:
-    far, near = pair
-    keep(near)
-    near.send(b"0")
-    near.send(b"1")
-    assert near.ping(LIMIT_S)
-    assert far.receive(timeout=LIMIT_S) == b"0"
-    with far._connection.lock, pytest.raises(RuntimeError):
-        far.receive()
-    assert far.receive(timeout=LIMIT_S) == b"1"
-
-
-@clause("QB-CONC-10")
 @pytest.mark.parametrize("act", ["send", "send_many", "send_nowait"])
 def test_a_signal_handler_within_a_send_uses_no_place_twice(
     gathers: None, act: str
@@ -450,43 +425,19 @@ def test_threads_that_send_quickly_share_one_end(pair: Ends) -> None:
         assert own == [b"%d %d" % (name, number) for number in range(2000)]
 
 
-class _Exhausted(int):
-    """A number without memory for the next one."""
-
-    def __add__(self, _other: int) -> int:
-        raise MemoryError
-
-
 @clause("QB-ERR-10")
 def test_a_send_without_memory_gathers_nothing(pair: Ends) -> None:
     far, near = pair
     protocol = keep(near)._socket_connection.link.protocol
     near.send(b"0")
     for _ in range(2):
-        protocol.sent = _Exhausted(protocol.sent)
+        protocol.sent = Exhausted(protocol.sent)
         with pytest.raises(MemoryError):
             near.send(b"no memory")
         protocol.sent = int(protocol.sent)
         near.send(b"1")
     assert near.ping(LIMIT_S)
     assert take(far, 3) == [b"0", b"1", b"1"]
-
-
-@clause("QB-ERR-10")
-@pytest.mark.parametrize("first", [True, False])
-def test_a_receive_without_memory_takes_nothing(pair: Ends, first: bool) -> None:
-    far, near = pair
-    near.send_many(numbered(3))
-    assert near.ping(LIMIT_S)
-    taken = 0 if first else 1
-    assert take(far, taken) == numbered(taken)
-    protocol = far._socket_connection.link.protocol
-    protocol.taken = _Exhausted(protocol.taken)
-    with pytest.raises(MemoryError):
-        far.receive(timeout=0)
-    protocol.taken = int(protocol.taken)
-    assert take(far, 3 - taken) == numbered(3 - taken, taken)
-    assert protocol.taken == 3
 
 
 @clause("QB-SOCK-3")
@@ -615,113 +566,6 @@ def test_a_child_of_a_fork_gathers_nothing(pair: Ends) -> None:
     near.send(b"2")
     assert near.ping(LIMIT_S)
     assert take(far, 3) == numbered(3)
-
-
-# Messages that arrived together are received without the steps that none of them needs.
-
-
-def arrive(far: SocketMessageQueue, near: SocketMessageQueue, count: int) -> None:
-    """Send messages; they have arrived, and the first was received."""
-    near.send_many(numbered(count + 1))
-    assert near.ping(LIMIT_S)
-    assert far.receive(timeout=0) == b"0"
-
-
-@clause("QB-BOOK-5")
-def test_a_descriptor_made_between_two_messages_shows_the_last() -> None:
-    with ends() as (far, near), selectors.DefaultSelector() as selector:
-        arrive(far, near, 3)
-        far.receive(timeout=0)
-        selector.register(far, selectors.EVENT_READ)
-        assert selector.select(0)
-        take(far, 2)
-        assert not selector.select(0)
-
-
-@clause("QB-DISC-11", "QB-DISC-12")
-def test_an_end_that_closes_between_two_messages_discards_the_others(
-    pair: Ends,
-) -> None:
-    far, near = pair
-    arrive(far, near, 5)
-    far.receive(timeout=0)
-    far.disconnect()
-    with pytest.raises(DisconnectedQueueError):
-        far.receive(timeout=0)
-    assert far.stats().received == 2
-
-
-@clause("QB-DISC-2")
-def test_a_peer_that_closes_between_two_messages_is_noticed_after_the_last(
-    pair: Ends,
-) -> None:
-    far, near = pair
-    arrive(far, near, 5)
-    far.receive(timeout=0)
-    near.disconnect()
-    assert take(far, 4) == numbered(4, 2)
-    with pytest.raises(DisconnectedQueueError):
-        far.receive(timeout=LIMIT_S)
-    until(lambda: near._socket_connection.link.closed, "no good-bye came")
-
-
-@clause("QB-SOCK-3")
-@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 5, 8])
-def test_credit_returns_while_messages_are_received(
-    gathers: None, capacity: int
-) -> None:
-    """The sender never waits for longer than its peer takes to receive."""
-    with ends(host={"capacity": capacity}) as (far, near):
-        for first in range(0, 5 * capacity, capacity):
-            for message in numbered(capacity, first):
-                near.send(message, timeout=LIMIT_S)
-            assert near.ping(LIMIT_S)
-            assert take(far, capacity) == numbered(capacity, first)
-            assert far.ping(LIMIT_S)
-        protocol = far._socket_connection.link.protocol
-        assert protocol.owed == protocol.taken < max(1, capacity / 2)
-
-
-@clause("QB-BULK-1")
-def test_single_and_bulk_receives_take_turns(pair: Ends) -> None:
-    far, near = pair
-    arrive(far, near, 9)
-    assert far.receive() == b"1"
-    assert far.receive_many(2) == [b"2", b"3"]
-    assert take(far, 2) == [b"4", b"5"]
-    assert far.receive_many() == numbered(4, 6)
-    with pytest.raises(ReceiveTimeoutError):
-        far.receive(timeout=0)
-
-
-@clause("QB-CONC-10")
-def test_a_signal_handler_receives_nothing_twice(pair: Ends) -> None:
-    """It is refused while its thread is within a receive."""
-    far, near = pair
-    arrive(far, near, 5)
-    nested: list[object] = []
-
-    class Handling(deque[Any]):
-        def __iter__(self) -> Iterator[Any]:
-            with pytest.raises(RuntimeError):
-                nested.append(far.receive(timeout=0))
-            return super().__iter__()
-
-    inbox = far._socket_connection.inbox
-    inbox._messages = Handling(inbox._messages)
-    assert far.receive_many() == numbered(5, 1)
-    assert not nested
-
-
-@clause("QB-CONC-6")
-def test_each_of_several_receivers_gets_its_message(pair: Ends) -> None:
-    far, near = pair
-    with Threads() as threads:
-        waiting = [threads.start(take, far, 10) for _ in range(3)]
-        for message in numbered(30):
-            near.send(message)
-        received = [each.result() for each in waiting]
-    assert sorted(itertools.chain(*received), key=int) == numbered(30)
 
 
 STEPS = st.lists(
