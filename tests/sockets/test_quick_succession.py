@@ -135,7 +135,7 @@ def test_a_pause_ends_the_sharing_of_writes(
     writes = Writes(keep(near))
     for message in numbered(3 * SHARED):
         near.send(message)
-    near._socket_connection.link.recover_locked()  # writes what is left
+    near._socket_connection.link.recover_locked()  # writes the rest
     before = writes.count
     monkeypatch.setattr(quick_sends, "_QUICK_S", -1.0)
     near.send(b"after a pause")
@@ -187,7 +187,7 @@ def test_the_driver_writes_the_messages_of_a_sender_that_stops(pair: Ends) -> No
 def test_the_driver_leaves_the_writes_to_a_sender_that_goes_on(
     pair: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looks again a little later, and writes what is left when the sender stops."""
+    """It looks again a little later, and writes the rest when the sender stops."""
     _far, near = pair
     link = near._socket_connection.link
     calls: list[tuple[Callable[[], object], float]] = []

@@ -100,11 +100,11 @@ def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     fast_receiver, received = FastReceiver(), list[Any]()
     host, client = fast_receiver.host, fast_receiver.entry.mailbox.client
 
-    def hears(answer: Answer, *_: object) -> bool:
+    def take(answer: Answer, *_: object) -> bool:
         received.append(answer)
         return True
 
-    client.try_deliver_directly = hears
+    client.try_deliver_directly = take
     host.inbox.arrived.enlist(SharedParker())
     answers = [
         Answer(_to=fast_receiver.entry, number=number, responder=None)
@@ -204,25 +204,25 @@ def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
 @clause("BUS-CHAN-7", "BUS-MSG-11")
 def test_an_answer_ends_the_wait_of_a_caller_in_the_thread_that_reads_it() -> None:
     """It needs no turn of the caller's task."""
-    fast_receiver, heard = FastReceiver(), list[Answer]()
+    fast_receiver, taken = FastReceiver(), list[Answer]()
 
-    def hears(answer: Answer, host: ThreadManager) -> bool:
+    def take(answer: Answer, host: ThreadManager) -> bool:
         assert host is fast_receiver.host
-        heard.append(answer)
+        taken.append(answer)
         return True
 
     class Answered(_WaitableLink):
         def wait(self, *_: object) -> bool:
-            assert not heard, "the thread waits again"
+            assert not taken, "the thread waits again"
             reply = _reply(fast_receiver.entry, 7)
             assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
             return True
 
-    fast_receiver.entry.mailbox.client.try_deliver_directly = hears
+    fast_receiver.entry.mailbox.client.try_deliver_directly = take
     fast_receiver.host.link_wait = Answered()
 
     assert fast_receiver.host.poll(None) == 0
-    assert [each.number for each in heard] == [7]
+    assert [each.number for each in taken] == [7]
     assert not fast_receiver.read
 
 
@@ -248,15 +248,15 @@ def test_a_timer_fires_although_each_wait_brings_an_answer() -> None:
 
 @clause("BUS-MSG-15")
 def test_an_answer_to_a_waiting_caller_overtakes_no_message_of_its_task() -> None:
-    fast_receiver, heard = FastReceiver(), list[Answer]()
+    fast_receiver, taken = FastReceiver(), list[Answer]()
     client = fast_receiver.entry.mailbox.client
-    client.try_deliver_directly = lambda answer, *_: heard.append(answer)
+    client.try_deliver_directly = lambda answer, *_: taken.append(answer)
 
     fast_receiver.slip(fast_receiver.command())
     fast_receiver.slip(_reply(fast_receiver.entry, 7))
 
     assert [type(each) for each in fast_receiver.read] == [Incoming, Answer]
-    assert not heard
+    assert not taken
 
 
 def _posted_before(fast_receiver: FastReceiver) -> None:
