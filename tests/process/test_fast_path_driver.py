@@ -376,7 +376,7 @@ def test_an_interrupted_call_leaves_a_working_bus(
     # Not in this thread, for the reason given in `tests.sockets.test_interrupts`.
     with Threads() as threads:
         threads.start(apart).result(_EVERYWHERE_S)
-    assert len(points) > 150
+    assert len(points) > 100
 
 
 # Under the explorer, between threads: the first reader takes the frames.
