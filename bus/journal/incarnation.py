@@ -23,6 +23,7 @@ from bus.journal.header import HEADER_BYTES, SegmentHeader
 from bus.journal.meta import META_FILE, Meta
 from bus.journal.payloads import Payloads
 from bus.journal.recorder import exhausted
+from bus.journal.retention import Retention
 from bus.journal.supply import Supply
 from bus.journal.wording import hex64
 from queuebroker import _sync
@@ -62,12 +63,13 @@ class Incarnation:
         parent: Path,
         machine: str,
         slots: int,
-        max_segments: int | None,
+        limits: tuple[int | None, float | None, int | None],
         payload_bytes_max: int | None,
         recorder: Recorder,
     ) -> None:
         """Create the folder and its contents. OSError if that fails.
 
+        limits: max_bytes, max_age_s and min_free_bytes of `Retention`.
         payload_bytes_max: how much of each payload is kept; None to keep none.
         """
         header = _first_header(slots)
@@ -90,11 +92,16 @@ class Incarnation:
         )
         self.folder.mkdir(parents=True)
         try:
-            self._supply = Supply(self.folder, header, max_segments)
+            self._retention = Retention(self.folder, *limits)
+            self._supply = Supply(self.folder, header, self._retention)
             if payload_bytes_max is not None:
                 file_bytes = HEADER_BYTES + slots * RECORD_BYTES
                 self._payloads = Payloads(
-                    self.folder, header.journal, file_bytes, payload_bytes_max
+                    self.folder,
+                    header.journal,
+                    file_bytes,
+                    payload_bytes_max,
+                    self._retention,
                 )
             self.meta = Meta(self.folder, machine, header)
             _write(self._supply.current.take(), RecordKind.OPEN, origin=_sync.wall_ns())
@@ -311,6 +318,7 @@ class Incarnation:
                 self._supply.tend()
                 if self._payloads is not None:
                     self._payloads.tend()
+                self._retention.make_room()
                 self._tell_unnamed()
                 if now >= self._anchored + ANCHOR_S:
                     self._anchored = now
