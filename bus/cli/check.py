@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +17,7 @@ from bus.journal.rules import RULES, Verdict
 from bus.journal.wording import hex64, printable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from bus.journal.checker import CheckResult
@@ -88,7 +87,7 @@ def show_result(
     if rest > 0:
         click.echo(f"and {rest:,} more{others}")
     if shown:
-        click.echo(f"inspect: {_command(shown[0], os.fspath(journals))}")
+        click.echo(f"inspect: {shown[0].inspect_command(journals)}")
     if result.report is not None:
         click.echo(f"report: {result.report}")
     warn(result.problems)
@@ -120,19 +119,6 @@ def violation_line(violation: Violation) -> str:
         f"{violation.rule} {violation.verdict}: {_subject(violation)}"
         f"{printable(violation.explanation)} ({where}{whose})"
     )
-
-
-def _command(violation: Violation, journals: str) -> str:
-    """Return the command that shows the records about a violation."""
-    if violation.flow is None:
-        return f"bus journal ls {printable(shlex.quote(journals))}"
-    chosen = []
-    # The records about a channel as a whole may be in either of its flows.
-    if violation.seq is not None or violation.n is None:
-        chosen += ["--flow", hex64(violation.flow)]
-    if violation.n is not None:
-        chosen += ["--around", str(violation.n)]
-    return " ".join(["bus journal cat", printable(shlex.quote(journals)), *chosen])
 
 
 def _subject(violation: Violation) -> str:

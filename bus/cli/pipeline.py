@@ -110,11 +110,17 @@ def check(
     type=click.Path(path_type=Path),
     help="Folder with the results of a run.",
 )
-def report(out: Path) -> None:
+@click.option(
+    "--against",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder with the results of another run, to compare with.",
+)
+def report(out: Path, against: Path | None) -> None:
     """Redraw the report of an earlier run; requires no Java."""
     from bus.pipeline.run import draw_report  # noqa: PLC0415 - slow to load
 
-    click.echo(f"report: {draw_report(out)}")
+    click.echo(f"report: {draw_report(out, against)}")
 
 
 def _run(

@@ -5,11 +5,14 @@ A `Finding` is one without a verdict.
 
 from __future__ import annotations
 
+import os
+import shlex
 from typing import TYPE_CHECKING
 
 import attrs
 
 from bus.journal.rules import RULES
+from bus.journal.wording import hex64, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +67,22 @@ class Violation:
         )
         of_bus = (self.origin, self.sort) if "origin" in identity else ()
         return (self.rule, *place, *of_bus)
+
+    def inspect_command(self, journals: str | os.PathLike[str]) -> str:
+        """Return the command that shows the records about it, for a shell.
+
+        journals: the folder that was read.
+        """
+        folder = printable(shlex.quote(os.fspath(journals)))
+        if self.flow is None:
+            return f"bus journal ls {folder}"
+        chosen = []
+        # The records about a channel as a whole may be in either of its flows.
+        if self.seq is not None or self.n is None:
+            chosen += ["--flow", hex64(self.flow)]
+        if self.n is not None:
+            chosen += ["--around", str(self.n)]
+        return " ".join(["bus journal cat", folder, *chosen])
 
 
 @attrs.frozen

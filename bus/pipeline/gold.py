@@ -25,6 +25,7 @@ from bus.journal.rules import SORTS
 from bus.journal.wording import AT_PROCESS, reason_name
 from bus.model.events import BusReason
 from bus.pipeline.bus_silver import HOPS_TIMED, steps
+from bus.pipeline.results import OTHERS, ROUTE
 from bus.pipeline.schemas import signed
 from bus.pipeline.silver import is_kind, of_channel
 
@@ -42,6 +43,7 @@ __all__ = [
     "QUEUE",
     "Scale",
     "closes",
+    "depth",
     "distribution",
     "drops",
     "hops",
@@ -61,10 +63,8 @@ SCENE_REACH: Final = 3  # messages before and after the one that broke a rule
 SCENE_RECORDS_MAX: Final = 40
 MARKS_MAX: Final = 200
 CLOSES_MAX: Final = 20
-OTHERS: Final = "(others)"
 QUEUE: Final = "queue"
 BUS: Final = "bus"
-ROUTE: Final = ("source", "target", "via")
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "most": 1.0}
 _SENT: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
@@ -162,6 +162,38 @@ def distribution(profiles: DataFrame) -> DataFrame:
     return rows.select(*ROUTE, "latency_ns", "share")
 
 
+def depth(profiles: DataFrame, scale: Scale) -> DataFrame:
+    """Return the mean number of messages sent and not yet received, by bucket.
+
+    A message counts from its send to its receive, so one that is never received does
+    not count. Its times are those of the profile: the send is in the middle of its
+    bucket, and the latency that of its bin. So the figures differ from the exact ones
+    by the messages of half a bucket at most.
+    """
+    width_us = F.lit(scale.width_us).cast("double")
+    later = F.col("later") * width_us
+    sent_us = width_us / 2
+    received_us = sent_us + _latency_ns() / 1000
+    shared = F.least(received_us, later + width_us) - F.greatest(sent_us, later)
+    last = F.lit((scale.end_us - scale.start_us) // scale.width_us)
+    at = F.col("at_us") + F.col("later") * scale.width_us
+    return (
+        profiles.where("bin IS NOT NULL")
+        .withColumn(
+            "later",
+            F.explode(
+                F.sequence(
+                    F.lit(0),
+                    F.least(F.floor(received_us / width_us), last).cast("int"),
+                )
+            ),
+        )
+        .where(at <= scale.end_us)
+        .groupBy(at.alias("at_us"), *ROUTE)
+        .agg(F.sum(F.col("messages") * shared / width_us).alias("depth"))
+    )
+
+
 def waits(events: DataFrame) -> DataFrame:
     """Return quantiles of the waits of blocked calls, by the operation."""
     what = (
@@ -248,13 +280,15 @@ def marks(events: DataFrame, journals: DataFrame) -> DataFrame:
     """Return deaths and lost links, the first `MARKS_MAX`: time, name, journal.
 
     A link that ends because a side has left is not lost. Each process that had a link
-    with a dead one records the death, and the first record counts. A journal records a
-    death once: if it has two with one process number, the number was used again.
+    with a dead one records the death, by the name it knew, and the first record counts.
+    A journal records a death once under a name: if it has two with one process number,
+    the number was used again.
     """
     names = {name: reason_name(getattr(BusReason, name)) for name in ("DIED", "LEFT")}
     died, left = (F.col("reason") == each for each in names.values())
-    process = ("died", "boot", "peer", "port", "task")
-    life = F.row_number().over(Window.partitionBy("journal", *process).orderBy("n"))
+    process = ("died", "boot", "peer", "port")
+    named = Window.partitionBy("journal", *process, "task")
+    life = F.row_number().over(named.orderBy("n"))
     reports = Window.partitionBy(*process, "life").orderBy("wall_us", "journal", "n")
     return (
         events.where(is_kind(RecordKind.LINK_DOWN))
@@ -371,13 +405,17 @@ def _shares(profiles: DataFrame) -> DataFrame:
     grouping = Window.partitionBy("at_us", *ROUTE)
     so_far = grouping.orderBy("bin").rowsBetween(Window.unboundedPreceding, 0)
     messages = F.sum("messages")
-    middle = F.pow(F.lit(2.0), (of_bin + 0.5) / BINS_PER_OCTAVE) - 1
     return counted.withColumns(
         {
             "share": messages.over(so_far) / messages.over(grouping),
-            "latency_ns": F.round(middle).cast("bigint"),
+            "latency_ns": F.round(_latency_ns()).cast("bigint"),
         }
     )
+
+
+def _latency_ns() -> Column:
+    """Return the latency in the middle of a bin."""
+    return F.pow(F.lit(2.0), (F.col("bin") + 0.5) / BINS_PER_OCTAVE) - 1
 
 
 def _flows(tables: Tables) -> DataFrame:

@@ -1,9 +1,9 @@
 """The figures of the report, each from rows of one gold table, as inline SVG.
 
 A figure shows a few routes by name, distinguished by colour, stroke and mark; the rest
-is in the tables. All figures over time have one axis, from the first record to the
-last, and the same marks: deaths, lost links, violations, drops. Without data a figure
-is an empty text, never an empty figure. Rows may be in any order.
+is in the tables. The axis of time is from the first record to the last, with marks for
+deaths, lost links and violations. Without data a figure is an empty text, never an
+empty figure. Rows may be in any order.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from matplotlib.ticker import (
 )
 
 from bus.pipeline import svg
-from bus.pipeline.wording import count, duration, moment, short, size
+from bus.pipeline.results import OTHERS
+from bus.pipeline.wording import count, duration, moment, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["TimeAxis", "distribution", "drops", "heat_map", "latency", "rate"]
+__all__ = ["TimeAxis", "distribution", "heat_map", "timeline"]
 
 LINES_MAX: Final = 5
-CELL_ALPHA: Final = (0.08, 0.5)  # few messages, most messages
+CELL_ALPHA: Final = (0.08, 0.8)  # few messages, most messages
 MARKS: Final = 12  # marks along a line
 REASONS_MAX: Final = 6
-OTHERS: Final = "(others)"  # the name in `bus.pipeline.gold`
 _AXIS_UNITS: Final = ((3.6e9, "hours"), (6e7, "minutes"), (1e6, "seconds"), (1e3, "ms"))
 
 # Each kind of mark: its shape, the index of its colour.
@@ -44,7 +44,6 @@ _MARKS: Final = {
     "death": ("X", 1),
     "link lost": ("D", 4),
     "violation": ("v", 3),
-    "dropped": ("|", 2),
 }
 
 Row = dict[str, Any]
@@ -88,42 +87,33 @@ class TimeAxis:
         """The positions of the middles of all buckets."""
         return [self.middle(at_us) for at_us in self.buckets]
 
-    def finish(self, axes: Axes) -> None:
+    def finish(self, panels: Sequence[Axes]) -> None:
         """Set the limits and the label of the axis, and draw the marks."""
         day, _, time = moment(self.start_us).partition(" ")
-        since = time if svg.is_narrow(axes) else f"{day} {time}"
-        axes.set_xlabel(f"{self.unit[1]} since {since}")
+        since = time if svg.is_narrow(panels[0]) else f"{day} {time}"
+        panels[-1].set_xlabel(f"{self.unit[1]} since {since}")
         end = max(self.end_us, self.start_us + self.width_us)
-        axes.set_xlim(0, self.place(end))
+        panels[-1].set_xlim(0, self.place(end))
         for what, (marker, colour) in _MARKS.items():
             places = sorted(
                 {self.place(row["at_us"]) for row in self.marks if row["what"] == what}
             )
-            if places:
-                self._mark(axes, what, places, marker, svg.SERIES[colour])
-
-    @staticmethod
-    def _mark(
-        axes: Axes, what: str, places: Sequence[float], marker: str, colour: str
-    ) -> None:
-        top = axes.get_xaxis_transform()
-        if what != "dropped":
-            axes.vlines(places, 0, 1, color=colour, lw=0.8, alpha=0.6, transform=top)
-        axes.plot(
-            places,
-            [1.0] * len(places),
-            transform=top,
-            clip_on=False,
-            linestyle="",
-            marker=marker,
-            color=colour,
-            label=what,
-            zorder=5,
-        )
+            if not places:
+                continue
+            style: Row = {"color": svg.SERIES[colour], "clip_on": False}
+            for panel in panels:
+                top = panel.get_xaxis_transform()
+                # One path with gaps: a path for each would make the page large.
+                xs = [x for place in places for x in (place, place, math.nan)]
+                ys = [0, 1, math.nan] * len(places)
+                panel.plot(xs, ys, lw=0.8, alpha=0.6, transform=top, **style)
+            top = panels[0].get_xaxis_transform()
+            style |= {"linestyle": "", "marker": marker, "label": what, "zorder": 5}
+            panels[0].plot(places, [1.0] * len(places), transform=top, **style)
 
 
 def heat_map(routes: Iterable[Row]) -> str:
-    """Draw the messages between each pair of names, or bytes if there are no messages.
+    """Draw the messages between each pair of names, as shades without numbers.
 
     The busiest names come first, those of one prefix together.
     """
@@ -137,21 +127,19 @@ def heat_map(routes: Iterable[Row]) -> str:
         return ""
     sources = _grouped((source, *cells[source, target]) for source, target in cells)
     targets = _grouped((target, *cells[source, target]) for source, target in cells)
-    most = math.log1p(max(messages for messages, _ in cells.values())) or 1
+    most = math.sqrt(max(messages for messages, _ in cells.values())) or 1
 
     def paint(axes: Axes) -> None:
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         low, high = CELL_ALPHA
-        for (source, target), (messages, carried) in cells.items():
+        for (source, target), (messages, _) in cells.items():
             x, y = targets.index(target), sources.index(source)
-            alpha = low + (high - low) * math.log1p(messages) / most
-            text = count(messages) if messages else size(carried)
+            alpha = low + (high - low) * math.sqrt(messages) / most
             edges = [x - 0.48, x + 0.48]
             axes.fill_between(
                 edges, y - 0.46, y + 0.46, color=svg.SERIES[0], alpha=alpha, lw=0
             )
-            axes.text(x, y, text, ha="center", va="center", fontsize=9)
         axes.set(xlim=(-0.5, len(targets) - 0.5), ylim=(len(sources) - 0.5, -0.5))
         narrow = svg.is_narrow(axes)
         most_letters, letters_max = (14, 25) if narrow else (28, 85)
@@ -169,88 +157,122 @@ def heat_map(routes: Iterable[Row]) -> str:
     return svg.draw_both("routes", label, paint, height=1.2 + 0.33 * len(sources))
 
 
-def rate(traffic: Sequence[Row], axis: TimeAxis) -> str:
-    """Draw messages sent per second, over time: all, and the busiest routes."""
+def timeline(
+    traffic: Sequence[Row],
+    latencies: Iterable[Row],
+    depths: Sequence[Row],
+    dropped: Sequence[Row],
+    axis: TimeAxis,
+) -> str:
+    """Draw rate, latency, depth and drops, one above the other, on one axis of time.
+
+    Rate and depth have a line for all messages, and lines of the same busiest routes.
+    """
     if not traffic:
         return ""
-    per_second = 1e6 / axis.width_us
-
-    def paint(axes: Axes) -> None:
-        for line in _lines(axes, traffic, _by_amount(traffic)):
-            sums = dict.fromkeys(axis.buckets, 0)
-            for row in line.rows:
-                sums[row["at_us"]] = sums.get(row["at_us"], 0) + row["sent"]
-            line.plot(
-                axes, axis.middles, [sums[at] * per_second for at in axis.buckets]
-            )
-        axes.set_ylim(bottom=0)
-        axis.finish(axes)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: count(one)))
-        axes.set_ylabel("messages a second")
-        _legend(axes)
-
-    return svg.draw_both("rate", "Messages sent a second, over time", paint)
-
-
-def latency(rows: Iterable[Row], axis: TimeAxis) -> str:
-    """Draw quantiles of the time from send to receive, over time."""
+    busiest = _by_amount(traffic)
     timed = sorted(
-        (row for row in rows if row["at_us"] is not None), key=lambda row: row["at_us"]
+        (row for row in latencies if row["at_us"] is not None),
+        key=lambda row: row["at_us"],
     )
-    if not timed:
-        return ""
-    labels = {"p50": "median", "p99": "99 %", "most": "longest"}
+    painters: list[Callable[[Axes], None]] = [
+        lambda axes: _rate(axes, traffic, busiest, axis)
+    ]
+    if timed:
+        painters.append(lambda axes: _latency(axes, timed, axis))
+    if depths:
+        painters.append(lambda axes: _depth(axes, depths, busiest, axis))
+    if dropped:
+        painters.append(lambda axes: _drops(axes, dropped, axis))
 
     def paint(axes: Axes) -> None:
-        places = [axis.middle(row["at_us"]) for row in timed]
-        for number, (name, label) in enumerate(labels.items()):
-            values = [max(row[name], 1) for row in timed]
-            _Line(label, svg.SERIES[number], number, ()).plot(axes, places, values)
-        axes.set_yscale("log")
-        _durations(axes.yaxis)
-        axis.finish(axes)
-        axes.set_ylabel("from send to receive")
-        _legend(axes)
+        panels = svg.panels(axes, len(painters))
+        for panel, painter in zip(panels, painters, strict=True):
+            painter(panel)
+        axis.finish(panels)
+        svg.figure_of(panels[0]).align_ylabels(panels)
+        _legend(panels[0])
 
-    return svg.draw_both("latency", "Time from send to receive, over time", paint)
+    label = "Messages over time: sent, delay, on their way, dropped; with the events"
+    return svg.draw_both("time", label, paint, height=0.8 + 1.9 * len(painters))
 
 
-def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
-    """Draw messages that will not be received, over time, by reason."""
+def _rate(
+    axes: Axes, traffic: Sequence[Row], busiest: Sequence[_Route], axis: TimeAxis
+) -> None:
+    per_second = 1e6 / axis.width_us
+    for line in _lines(axes, traffic, busiest):
+        line.plot(axes, *_sums(line.rows, "sent", axis, per_second))
+    _counts(axes, "sent a second")
+
+
+def _depth(
+    axes: Axes, depths: Sequence[Row], busiest: Sequence[_Route], axis: TimeAxis
+) -> None:
+    for line in _lines(axes, depths, busiest):
+        line.plot(axes, *_sums(line.rows, "depth", axis))
+    _counts(axes, "on their way")
+
+
+def _sums(
+    rows: Sequence[Row], column: str, axis: TimeAxis, factor: float = 1
+) -> tuple[list[float], list[float]]:
+    """Return the middle of each bucket, and the sum of a column there."""
+    sums = dict.fromkeys(axis.buckets, 0.0)
+    for row in rows:
+        sums[row["at_us"]] = sums.get(row["at_us"], 0) + row[column]
+    return axis.middles, [sums[at] * factor for at in axis.buckets]
+
+
+def _counts(axes: Axes, label: str) -> None:
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=2))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: count(one)))
+    axes.set_ylabel(label)
+
+
+def _latency(axes: Axes, timed: Sequence[Row], axis: TimeAxis) -> None:
+    places = [axis.middle(row["at_us"]) for row in timed]
+    labels = {"p50": "median", "p99": "99 %", "most": "longest"}
+    for number, (name, label) in enumerate(labels.items()):
+        values = [max(row[name], 1) for row in timed]
+        _Line(label, svg.SERIES[number], number, ()).plot(axes, places, values)
+    axes.set_yscale("log")
+    _durations(axes.yaxis)
+    axes.set_ylabel("send to receive")
+    _own_legend(axes)
+
+
+def _drops(axes: Axes, rows: Sequence[Row], axis: TimeAxis) -> None:
     sums: dict[str, int] = {}
     for row in rows:
         sums[row["reason"]] = sums.get(row["reason"], 0) + row["messages"]
     reasons = sorted(sums, key=lambda reason: (-sums[reason], reason))[:REASONS_MAX]
-    if not reasons:
-        return ""
-
-    def paint(axes: Axes) -> None:
-        below: dict[int, int] = {}
-        for number, reason in enumerate(reasons):
-            heights: dict[int, int] = {}
-            for row in rows:
-                if row["reason"] == reason:
-                    at_us = row["at_us"]
-                    heights[at_us] = heights.get(at_us, 0) + row["messages"]
-            axes.bar(
-                list(map(axis.middle, heights)),
-                list(heights.values()),
-                # Wide enough to be visible; neighbours may overlap.
-                width=max(axis.width_us / axis.unit[0], axis.place(axis.end_us) / 90),
-                bottom=[below.get(at_us, 0) for at_us in heights],
-                color=svg.SERIES[number],
-                label=short(reason.replace("_", " "), 20),
-            )
-            for at_us, height in heights.items():
-                below[at_us] = below.get(at_us, 0) + height
-        axis.finish(axes)
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: count(one)))
-        axes.set_ylabel("messages")
-        _legend(axes)
-
-    label = "Messages that will not be received, over time, by reason"
-    return svg.draw_both("drops", label, paint, height=2.4)
+    # Wide enough to be visible; neighbours may overlap.
+    half = max(axis.width_us / axis.unit[0], axis.place(axis.end_us) / 90) / 2
+    below: dict[int, int] = {}
+    for number, reason in enumerate(reasons):
+        heights: dict[int, int] = {}
+        for row in rows:
+            if row["reason"] == reason:
+                at_us = row["at_us"]
+                heights[at_us] = heights.get(at_us, 0) + row["messages"]
+        # One area, flat between the bars: a path for each would make the page large.
+        places, bottoms, tops = [], [], []
+        for at_us, height in sorted(heights.items()):
+            bottom = below.get(at_us, 0)
+            below[at_us] = top = bottom + height
+            middle = axis.middle(at_us)
+            places += [middle - half, middle - half, middle + half, middle + half]
+            bottoms += [bottom] * 4
+            tops += [bottom, top, top, bottom]
+        label = short(reason.replace("_", " "), 20)
+        style: Row = {"color": svg.SERIES[number], "lw": 0, "label": label}
+        axes.fill_between(places, bottoms, tops, **style)
+    axes.set_ylim(bottom=0)
+    _counts(axes, "dropped")
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    _own_legend(axes)
 
 
 def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
@@ -327,7 +349,7 @@ def _route(row: Row) -> _Route:
 
 def _by_amount(rows: Iterable[Row], amount: str = "sent") -> list[_Route]:
     """Return the routes, the busiest first, without `OTHERS`."""
-    sums: dict[_Route, int] = {}
+    sums: dict[_Route, float] = {}
     for row in rows:
         if OTHERS not in (row["source"], row["target"]):
             sums[_route(row)] = sums.get(_route(row), 0) + row[amount]
@@ -363,6 +385,13 @@ def _durations(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda ns, _: duration(ns)))
 
 
+def _own_legend(axes: Axes) -> None:
+    """Draw the legend of one panel above it."""
+    columns, letters = (2, 8) if svg.is_narrow(axes) else (3, 9)
+    place: Row = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    axes.legend(ncols=columns, fontsize=letters, **place)
+
+
 def _legend(axes: Axes) -> None:
     """Draw the legend above the figure, in as many columns as its width allows."""
     narrow = svg.is_narrow(axes)
@@ -370,8 +399,9 @@ def _legend(axes: Axes) -> None:
     if narrow:
         style |= {"fontsize": 8.5, "columnspacing": 1.0}
     figure = svg.figure_of(axes)
+    own = axes.get_legend_handles_labels()
     for columns in range(2 if narrow else 3, 0, -1):
-        legend = figure.legend(loc="outside upper left", ncols=columns, **style)
+        legend = figure.legend(*own, loc="outside upper left", ncols=columns, **style)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
         legend.remove()

@@ -7,7 +7,6 @@ or a few rows of others.
 
 from __future__ import annotations
 
-import itertools
 import json
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -28,10 +27,14 @@ if TYPE_CHECKING:
     from bus.pipeline.folder import OutFolder
 
 __all__ = [
+    "OTHERS",
+    "ROUTE",
     "drawn_violations",
     "first_violations",
+    "read_routes",
     "read_rows",
     "read_verdicts",
+    "span",
     "write_results",
 ]
 
@@ -39,6 +42,8 @@ __all__ = [
 LINES_PER_RULE_MAX: Final = 100_000
 SCENES_PER_RULE: Final = 2
 SCENES_MAX: Final = 6
+OTHERS: Final = "(others)"
+ROUTE: Final = ("source", "target", "via")
 
 _IDENTIFIERS: Final = ("journal", "flow", "origin")
 _NAMES: Final = ("sender", "receiver", "sort")
@@ -94,9 +99,53 @@ def first_violations(folder: OutFolder, per_rule: int) -> Iterator[Violation]:
 
 
 def drawn_violations(folder: OutFolder) -> list[Violation]:
-    """Return the violations to draw: for each rule the first ones of messages."""
+    """Return the violations to draw: for each rule the first ones of messages.
+
+    Those that are certain come first.
+    """
     of_messages = (one for one in first_violations(folder, SCENES_PER_RULE) if one.seq)
-    return list(itertools.islice(of_messages, SCENES_MAX))
+    certain_first = sorted(of_messages, key=lambda one: one.verdict is not Verdict.FAIL)
+    return certain_first[:SCENES_MAX]
+
+
+def read_routes(folder: OutFolder) -> list[dict[str, Any]]:
+    """Return the routes with their figures, the busiest first, `(others)` last.
+
+    To the columns of the table `routes` come ``rate``, messages sent a second of the
+    recording, and ``p50`` and ``p99``, from send to receive in nanoseconds; each is
+    None if unknown.
+    """
+    start_us, end_us = span(read_rows(folder, "journals"))
+    seconds = (end_us - start_us) / 1e6
+    latencies = {
+        tuple(row[name] for name in ROUTE): row
+        for row in read_rows(folder, "latency")
+        if row["source"] is not None
+    }
+    found = []
+    for row in read_rows(folder, "routes"):
+        latency = latencies.get(tuple(row[name] for name in ROUTE), {})
+        rate = row["messages_sent"] / seconds if seconds else None
+        times = {name: latency.get(name) for name in ("p50", "p99")}
+        found.append(row | {"rate": rate} | times)
+    return sorted(
+        found,
+        key=lambda row: (
+            row["source"] == OTHERS,
+            -row["messages_sent"],
+            *(row[name] for name in ROUTE),
+        ),
+    )
+
+
+def span(journals: Iterable[dict[str, Any]]) -> tuple[int, int]:
+    """Return the times of the first and the last record, 0 if there are none."""
+    ends = [
+        (row["first_wall_us"], row["last_wall_us"])
+        for row in journals
+        if row["records"]
+    ]
+    return (min(ends)[0], max(end for _, end in ends)) if ends else (0, 0)
 
 
 def _violation(row: dict[str, Any]) -> Violation:

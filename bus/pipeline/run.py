@@ -115,30 +115,51 @@ def run_in(
     return result
 
 
-def draw_report(out: str | os.PathLike[str]) -> Path:
+def draw_report(
+    out: str | os.PathLike[str], against: str | os.PathLike[str] | None = None
+) -> Path:
     """Draw the report of an earlier run again, from its tables; needs no Spark.
 
+    against: the results of another run, with which the report compares it.
+
     Raises:
-        PipelineError: a package is missing, the folder holds no results, they cannot be
-          read, or another run is active there.
+        PipelineError: a package is missing, a folder holds no results, they cannot be
+          read, both folders are one, or another run is active in `out`.
     """
     lack = missing_packages()
     if lack is not None:
         raise PipelineError(lack)
-    folder = OutFolder.reopen(Path(out))
+    folder = _with_statistics(Path(out))
+    other = None if against is None else _with_statistics(Path(against))
+    if other is not None and other.path.samefile(folder.path):
+        raise PipelineError(
+            f"cannot compare {out} with itself: name the results of another run with"
+            " --against"
+        )
     with folder.locked():
         try:
-            page = _page(folder)
+            page = _page(folder, other)
         except (ValueError, OSError) as error:  # pyarrow's own errors are both
-            msg = f"cannot read the results in {out}: run `bus pipeline all` again"
+            each = out if against is None else f"{out} or {against}"
+            msg = f"cannot read the results in {each}: run `bus pipeline all` again"
             raise PipelineError(msg) from error
         return _write(folder, page)
 
 
-def _page(folder: OutFolder) -> str:
+def _with_statistics(path: Path) -> OutFolder:
+    folder = OutFolder.reopen(path)
+    if not folder.table("routes").exists():
+        raise PipelineError(
+            f"no statistics in {path}: `bus pipeline check` computes none; run"
+            " `bus pipeline all`"
+        )
+    return folder
+
+
+def _page(folder: OutFolder, other: OutFolder | None = None) -> str:
     from bus.pipeline.report import render  # noqa: PLC0415 - loaded where used
 
-    return render(folder)
+    return render(folder, other)
 
 
 def _write(folder: OutFolder, page: str) -> Path:
@@ -241,6 +262,7 @@ def _summarize(folder: OutFolder, tables: Tables) -> None:
         "traffic": gold.traffic(profiles, scale),
         "latency": gold.latency(profiles),
         "distribution": gold.distribution(profiles),
+        "depth": gold.depth(profiles, scale),
         "waits": gold.waits(tables.events),
         "drops": gold.drops(tables.events, scale),
         "marks": gold.marks(tables.events, tables.journals).unionByName(

@@ -57,7 +57,15 @@ def draw_scene(name: str, violation: Violation, records: Sequence[Row]) -> str:
 
     width = min(max(WIDTH_INCHES[0], 1.6 + STEP_INCHES * len(ordered)), WIDTH_INCHES[1])
     label = f"Message {violation.seq} and the messages around it"
-    return svg.draw(name, label, paint, width=width, height=1.7)
+    order = ", ".join(f"{row['kind']} {row['seq']}" for row in ordered)
+    return svg.draw(
+        name,
+        label,
+        paint,
+        width=width,
+        height=1.7,
+        description=f"In the order of recording: {order}.",
+    )
 
 
 _LISTS: Final = {"send": "sends", "receive": "receives", "drop": "drops"}

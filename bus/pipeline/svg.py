@@ -33,6 +33,7 @@ __all__ = [
     "draw_both",
     "figure_of",
     "is_narrow",
+    "panels",
 ]
 
 WIDE_INCHES: Final = 7.6
@@ -60,6 +61,9 @@ _REPLACED: Final = (
     (re.compile(r'\b(?:xlink:)?href="#'), 'href="#{name}-'),
     (re.compile(r"url\(#"), "url(#{name}-"),
     (re.compile(r"font-family: [^;\"]*;? ?"), ""),
+    # Most of a page is coordinates, and a hundredth of a point is invisible.
+    (re.compile(r"(\d\.\d\d)\d+"), r"\1"),
+    (re.compile(r" \nL "), "L"),
 )
 _STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "queuebroker",
@@ -95,11 +99,13 @@ def draw(
     *,
     width: float = WIDE_INCHES,
     height: float = 3.0,
+    description: str = "",
 ) -> str:
     """Return one figure as an ``<svg>`` element.
 
     name: unique on the page; begins every identifier in the figure.
-    label: the description of the figure for those who do not see it.
+    label: the title of the figure for those who do not see it.
+    description: its content in words, if no table next to it has the content.
     paint: draws on the axes.
     width, height: in inches of 72 points.
     """
@@ -111,7 +117,7 @@ def draw(
         # No creator, date or format: those contain addresses and change each time.
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    return _adapt(buffer.getvalue(), name, label)
+    return _adapt(buffer.getvalue(), name, label, description)
 
 
 def draw_both(
@@ -126,6 +132,13 @@ def draw_both(
     return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
 
 
+def panels(axes: Axes, number: int) -> list[Axes]:
+    """Replace the axes by several, one above the other, with one axis of x."""
+    figure = figure_of(axes)
+    axes.remove()
+    return list(figure.subplots(number, sharex=True, squeeze=False)[:, 0])
+
+
 def is_narrow(axes: Axes) -> bool:
     """Return True if the figure is for a telephone."""
     return figure_of(axes).get_figwidth() <= NARROW_INCHES
@@ -138,7 +151,7 @@ def figure_of(axes: Axes) -> Figure:
     return figure
 
 
-def _adapt(document: str, name: str, label: str) -> str:
+def _adapt(document: str, name: str, label: str, description: str) -> str:
     """Turn a document into an element of the page."""
     svg = document[document.index("<svg") :]
     for unwanted in _UNWANTED:
@@ -148,7 +161,12 @@ def _adapt(document: str, name: str, label: str) -> str:
     assert view is not None
     # Only within tags: the text between them may be a recorded name.
     body = re.sub(r"<[^>]*>", lambda tag: _adapt_tag(tag[0], name), body)
-    return f'<svg {view[0]} role="img" aria-label="{html.escape(label)}">{body.strip()}'
+    # An `aria-label`, not a `<title>`: browsers show that one over every point.
+    head = f'<svg {view[0]} role="img" aria-label="{html.escape(label)}"'
+    if not description:
+        return f"{head}>{body.strip()}"
+    told = f'<desc id="{name}-desc">{html.escape(description)}</desc>'
+    return f'{head} aria-describedby="{name}-desc">{told}{body.strip()}'
 
 
 def _adapt_tag(tag: str, name: str) -> str:

@@ -6,16 +6,18 @@ A column that a test does not set has its most common value: empty, or zero.
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow import Table, parquet  # type: ignore[import-untyped] # it ships no types
 
 from bus.journal.format import RecordKind, kind_name
-from bus.journal.rules import RULES
+from bus.journal.rules import RULES, Verdict, worst
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.schemas import EVENTS, ddl
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -53,18 +55,27 @@ def violation(rule: str, **columns: Any) -> Row:
     return row | columns
 
 
-def results(path: Path, *, verdict: str = "PASS", **tables: list[Row]) -> OutFolder:
-    """Write a folder as a run leaves it for the report; unnamed tables are missing."""
+def results(
+    path: Path,
+    *,
+    verdict: str = "PASS",
+    of_rules: Mapping[str, str] = MappingProxyType({}),
+    **tables: list[Row],
+) -> OutFolder:
+    """Write a folder as a run leaves it for the report; unnamed tables are missing.
+
+    of_rules: the verdicts of the rules that differ from ``verdict``.
+    """
     folder = OutFolder.claim(path)
     for name, rows in tables.items():
         folder.table(name).mkdir(parents=True)
         parquet.write_table(Table.from_pylist(rows), folder.table(name) / "0.parquet")
     reported = {
-        "verdict": verdict,
+        "verdict": worst(map(Verdict, [verdict, *of_rules.values()])).value,
         "verdicts": [
             {
                 "rule": rule.id,
-                "verdict": verdict,
+                "verdict": of_rules.get(rule.id, verdict),
                 "checked": 12345,
                 "violated": 0,
                 "unknown": 0,

@@ -53,8 +53,10 @@ def test_a_legend_of_short_names_has_three_columns() -> None:
 @pytest.mark.deep
 def test_an_axis_of_dropped_messages_has_whole_numbers() -> None:
     axis = plots.TimeAxis(start_us=0, end_us=10_000_000, width_us=1_000_000)
+    route = {"source": "a", "target": "b", "via": "bus", "at_us": 0}
+    drops = [{"reason": "lost", "messages": 1, "at_us": 0}]
 
-    figure = plots.drops([{"reason": "lost", "messages": 1, "at_us": 0}], axis)
+    figure = plots.timeline([route | {"sent": 99}], [], [], drops, axis)
 
     texts = re.findall(r">([0-9.]+)</text>", figure)
     assert "1" in texts

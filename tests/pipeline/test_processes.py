@@ -190,13 +190,14 @@ def test_a_death_is_distinguished_from_later_ones_and_from_lost_links(
     """A process number may be used again, by another boot or in a container."""
     died, given_up = map(reason_name, (BusReason.DIED, BusReason.GIVEN_UP))
     boots = {1: "first", 2: "first", 3: "second"}
-    reports = [  # journal, number of the process, reason
-        (1, 7, died),
-        (2, 7, died),
-        (2, 8, given_up),
-        (1, 8, given_up),
-        (1, 7, died),
-        (3, 7, died),
+    reports = [  # journal, number of the process, reason, name
+        (1, 7, died, "a"),
+        (2, 7, died, "a"),
+        (2, 8, given_up, "a"),
+        (1, 8, given_up, "a"),
+        (1, 7, died, "known by another name"),
+        (1, 7, died, "a"),
+        (3, 7, died, "a"),
     ]
     rows = [
         event(
@@ -204,10 +205,10 @@ def test_a_death_is_distinguished_from_later_ones_and_from_lost_links(
             journal=journal,
             n=n,
             port=pid,
-            task="a",
+            task=name,
             reason=reason,
         )
-        for n, (journal, pid, reason) in enumerate(reports)
+        for n, (journal, pid, reason, name) in enumerate(reports)
     ]
     journals = spark.createDataFrame(list(boots.items()), "journal BIGINT, boot STRING")
 
@@ -217,8 +218,8 @@ def test_a_death_is_distinguished_from_later_ones_and_from_lost_links(
         (0, "death"),
         (2, "link lost"),
         (3, "link lost"),
-        (4, "death"),
         (5, "death"),
+        (6, "death"),
     ]
 
 

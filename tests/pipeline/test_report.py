@@ -9,19 +9,30 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.journal.rules import RULES
-from bus.pipeline.gold import OTHERS
+from bus.pipeline.gold import (
+    BUCKETS_MAX,
+    MARKS_MAX,
+    OTHERS,
+    ROUTES_MAX,
+    SCENE_RECORDS_MAX,
+)
 from bus.pipeline.report import render
+from bus.pipeline.results import SCENES_MAX
+from bus.pipeline.silver import NAMES_MAX
 from tests.pipeline.by_hand import results, violation
 from tests.pipeline.page import Page
 from tests.pipeline.recorded import CLIENT, SENT, SERVER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bus.pipeline.folder import OutFolder
 
-# Senders and receivers, rate, latency, distribution, drops: each wide and narrow.
-FIGURES = 2 * 5
+Row = dict[str, Any]
+
+# Senders and receivers, all over time, distribution: each wide and narrow.
+FIGURES = 2 * 3
 EVIL = "</svg></script><script>alert('&lt;$x$')</script>\x1b[31m\n"
 
 
@@ -38,7 +49,7 @@ def journal(**columns: Any) -> dict[str, Any]:
     return row | columns
 
 
-def gold(name: str = "near") -> dict[str, list[dict[str, Any]]]:
+def gold(name: str = "near") -> dict[str, Any]:
     """Return all tables of a run in which one name sent to another."""
     route = {"source": name, "target": "far", "via": "queue"}
     nobody = {"source": None, "target": None, "via": None}
@@ -48,6 +59,7 @@ def gold(name: str = "near") -> dict[str, list[dict[str, Any]]]:
     drop = {"via": "queue", "reason": "peer_left", "messages": 5}
     death = {"at_us": 10**15 + 10**6, "what": "death", "name": name, "reason": "died"}
     return {
+        "depth": [route | {"at_us": 10**15, "depth": 0.5}],
         "drops": [drop | {"at_us": 10**15 + 20_000}],
         "marks": [death | {"journal": 1, "n": 4}],
         "journals": [journal()],
@@ -128,19 +140,20 @@ def test_all_pictures_are_drawn(tmp_path: Path) -> None:
 
     assert page.tags.count("svg") == FIGURES + 1  # the figure of the violation
     assert page.problems == []
-    for text in ("1.23 k", "near → far", "1.5 µs", "5 s", "2 KiB", "messages a second"):
+    for text in ("1\u202f234", "near → far", "1.5 µs", "5 s", "2 KiB", "sent a second"):
         assert text in page.text, text
 
 
 @pytest.mark.deep
-def test_a_violation_names_its_message(tmp_path: Path) -> None:
-    page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
+def test_the_first_violation_stands_above_the_verdicts(tmp_path: Path) -> None:
+    page = Page(render(results(tmp_path, of_rules={"Q3": "FAIL"}, **gold())))
 
-    output = " ".join(page.text.split())
-    assert (
-        "✗ FAIL Q3 no duplicate Message 3 of near → far, port 5: received 2" in output
-    )
-    assert "Record 9 of journal 0000000000000001, see also record 8." in output
+    output, _, _ = " ".join(page.text.split()).partition("Verdicts")
+    headline = "Q3 broken: message 3 from near to far, port 5, received 2 times"
+    assert f"✗ FAIL {headline} 10 records" in output
+    assert "In journal 0000000000000001; see also record 8." in output
+    assert "bus journal cat DIR --flow 0000000000000002 --around 9" in output
+    assert "In the order of recording: send 3, receive 3, receive 3." in output
     assert "from near" in output
     assert "to far" in output
 
@@ -153,11 +166,10 @@ def test_a_violation_of_the_bus_names_its_message(
     tables: dict[str, Any] = gold() | {"violations": [on_bus]}
     del tables["scenes"]
 
-    page = Page(render(results(tmp_path, verdict="FAIL", **tables)))
+    page = Page(render(results(tmp_path, of_rules={"B1": "FAIL"}, **tables)))
 
-    output = " ".join(page.text.split())
-    assert "B1 at most once Notification 3 of near → far, on the bus: why." in output
-    assert "from near" not in output
+    assert "B1 broken: notification 3 from near to far on the bus, why" in page.text
+    assert page.tags.count("svg") == FIGURES
 
 
 @pytest.mark.deep
@@ -171,10 +183,14 @@ def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     }
     del tables["scenes"]
 
-    output = " ".join(Page(render(results(tmp_path, **tables))).text.split())
+    verdicts = {"J1": "FAIL", "Q1": "FAIL"}
 
-    assert f"Journal {'f' * 16}: why." in output
-    assert f"Channel {1:016x}, near → far, port 5: why." in output
+    page = Page(render(results(tmp_path, of_rules=verdicts, **tables)))
+
+    output = " ".join(page.text.split())
+    assert "J1 and 1 more broken: the journal of pid ?: why" in output
+    assert "bus journal ls DIR" in output
+    assert f"Channel {1:016x} from near to far, port 5: why." in output
 
 
 @pytest.mark.deep
@@ -184,8 +200,10 @@ def test_only_the_first_violations_of_each_rule_are_shown(tmp_path: Path) -> Non
 
     page = Page(render(results(tmp_path, verdict="FAIL", **tables)))
 
-    assert "20 of 98." in page.text
-    assert page.text.count("Q2 first in, first out") == 10
+    # The title repeats the one that the headline names.
+    assert page.text.count("from near to far") == 20 + 1
+    assert "Message 10 from near to far" in page.text
+    assert "essage 11 from" not in page.text
 
 
 @pytest.mark.deep
@@ -250,25 +268,22 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
 
 
 @pytest.mark.deep
-def test_failed_rules_come_first_and_unknown_ones_next(
+def test_failed_rules_come_first_unknown_ones_next_and_the_others_are_folded(
     tmp_path: Path,
 ) -> None:
-    folder = results(tmp_path, verdict="FAIL", **gold())
-    output = json.loads(folder.verdicts.read_text())
     verdicts = {"Q2": "UNKNOWN", "B1": "nothing to check", "B5": "FAIL"}
-    for one in output["verdicts"]:
-        one["verdict"] = verdicts.get(one["rule"], "PASS")
-    folder.verdicts.write_text(json.dumps(output))
+    folder = results(tmp_path, of_rules=verdicts, **gold())
 
-    rows = re.findall(r'<td class="name">([JQB]\d)</td>', render(folder))
+    shown, _, folded = render(folder).partition("<details>")
 
-    assert rows[:3] == ["B5", "Q2", "J1"]
-    assert rows[-1] == "B1"
-    assert sorted(rows) == sorted(RULES)
+    rows = [re.findall(r'"row">([JQB]\d)<', part) for part in (shown, folded)]
+    assert rows[0] == ["B5", "Q2"]
+    assert rows[1][-1] == "B1"
+    assert sorted(rows[0] + rows[1]) == sorted(RULES)
 
 
 @pytest.mark.deep
-def test_all_figures_over_time_span_all_records_and_carry_the_marks(
+def test_the_figures_over_time_span_all_records_and_carry_the_marks(
     tmp_path: Path,
 ) -> None:
     """Formerly the header stated 31.2 s, and the figures spanned 19.5 s."""
@@ -276,11 +291,12 @@ def test_all_figures_over_time_span_all_records_and_carry_the_marks(
 
     output = " ".join(page.text.split())
     assert "2 s from 2001-09-09 01:46:40.000 UTC" in output
-    # Rate, latency and drops; the violation has no clock.
-    assert output.count("seconds since 2001-09-09 01:46:40.000 UTC") == 3
-    assert output.count("seconds since 01:46:40.000 UTC") == 3
-    figures = [part for part in output.split("since ")[:-1] if "death" in part]
-    assert len(figures) >= 3
+    assert output.count("seconds since 2001-09-09 01:46:40.000 UTC") == 1
+    assert output.count("seconds since 01:46:40.000 UTC") == 1
+    for label in ("sent a second", "send to receive", "on their way", "dropped"):
+        assert output.count(label) >= 2, label
+    # The table, and the legend of both; the violation has no clock.
+    assert output.count("death") == 3
     assert "1 s death near died" in output
 
 
@@ -351,3 +367,106 @@ def test_messages_of_a_bus_have_the_parts_of_their_way(tmp_path: Path) -> None:
     page = Page(render(results(tmp_path, **tables)))
 
     assert "on link 1 17 10 ns 3 µs 4 µs" in " ".join(page.text.split())
+
+
+UNDECIDED = "2 of 12 rules cannot be judged; "
+
+
+@pytest.mark.parametrize(
+    ("of_rules", "violations", "headline"),
+    [
+        ({}, [], "all 12 rules hold on 1\u202f234 messages"),
+        ({"B1": "nothing to check"}, [], "all 11 rules that apply hold on"),
+        ({"Q1": "UNKNOWN", "Q5": "UNKNOWN"}, [], f"{UNDECIDED}reason of Q1"),
+        (
+            {"J1": "UNKNOWN", "Q5": "UNKNOWN"},
+            [violation("J1", verdict="UNKNOWN", flow=None, seq=None)],
+            f"{UNDECIDED}the journal of near: why",
+        ),
+        # A message says more than a journal, and FAIL more than UNKNOWN.
+        (
+            {"J1": "FAIL", "Q4": "UNKNOWN", "Q5": "FAIL"},
+            [
+                violation("J1", flow=None, seq=None),
+                violation("Q4", verdict="UNKNOWN"),
+                violation("Q5", seq=7),
+            ],
+            "Q5 and 1 more broken: message 7 from near to far, port 5, why",
+        ),
+    ],
+)
+def test_the_headline_is_the_outcome(
+    tmp_path: Path, of_rules: Row, violations: list[Row], headline: str
+) -> None:
+    near = [journal(journal=1, name="near")]
+    tables: Row = {"routes": gold()["routes"], "journals": near}
+    if violations:
+        tables["violations"] = violations
+
+    page = Page(render(results(tmp_path, of_rules=of_rules, **tables)))
+
+    assert headline in page.text.partition("Verdicts")[0]
+
+
+def test_a_verdict_leads_to_its_violations_and_so_does_an_event(tmp_path: Path) -> None:
+    late = [violation("Q3", seq=n, mono=4000 + 10**9) for n in (3, 4)]
+    tables: Row = gold() | {"journals": [journal(journal=1, first_mono=4000)]}
+    folder = results(tmp_path, of_rules={"Q3": "FAIL"}, **tables | {"violations": late})
+    told = json.loads(folder.verdicts.read_text())
+    for one in told["verdicts"]:
+        one["violated"] = 2 * (one["rule"] == "Q3")
+    folder.verdicts.write_text(json.dumps(told))
+
+    html = render(folder)
+
+    assert Page(html).problems == []  # among them links that lead nowhere
+    assert '<a href="#Q3-1">2</a>' in html
+    assert '<a href="#Q3-2">violation</a>' in html
+    assert (
+        html.index('id="Q3-1"') < html.index('id="verdicts"') < html.index('id="Q3-2"')
+    )
+
+
+def test_the_largest_report_is_below_a_megabyte(tmp_path: Path) -> None:
+    """Every table as large as `bus.pipeline.gold` makes it, with long names."""
+    names = [f"{'long' * 20}/{n}" for n in range(ROUTES_MAX)]
+    routes = [{"source": name, "target": name, "via": "bus"} for name in names]
+    ats = [10**15 + 20_000 * n for n in range(BUCKETS_MAX)]
+    tables = gold()
+
+    def copies(table: str, rows: Sequence[Row]) -> None:
+        tables[table] = [tables[table][-1] | row for row in rows]
+
+    everywhere = [route | {"at_us": at} for route in routes for at in ats]
+    for table in ("traffic", "depth"):
+        copies(table, everywhere)
+    copies("routes", routes)
+    nobody: Row = {"source": None, "target": None, "via": None}
+    totals = [nobody | {"at_us": at} for at in ats]
+    rows: list[Row] = [nobody, *routes]
+    copies("latency", [*(row | {"at_us": None} for row in rows), *totals])
+    bins: list[Row] = [
+        {"latency_ns": 2 ** (n // 20) + n, "share": n / 600} for n in range(600)
+    ]
+    copies("distribution", [row | each for row in rows for each in bins])
+    copies("drops", [{"at_us": at, "reason": f"r{n}"} for at in ats for n in range(9)])
+    copies("marks", [{"at_us": 10**15 + n, "name": names[0]} for n in range(MARKS_MAX)])
+    copies(
+        "journals", [{"journal": n, "tasks": names[:NAMES_MAX]} for n in range(1000)]
+    )
+    broken = [
+        violation(rule, seq=n, n=n, sender=names[0], receiver=names[1])
+        for rule in RULES
+        for n in range(1, 99)
+    ]
+    scenes = [
+        record(n, "send", n) | {"scene": scene}
+        for scene in range(SCENES_MAX)
+        for n in range(SCENE_RECORDS_MAX)
+    ]
+    tables |= {"violations": broken, "scenes": scenes}
+
+    html = render(results(tmp_path, verdict="FAIL", **tables))
+
+    assert len(html.encode()) < 1_000_000
+    assert Page(html).problems == []
