@@ -292,6 +292,22 @@ _ALL: Final = (
         },
     ),
     Rule(
+        id="Q6",
+        title="causality",
+        text="No message is received before it is sent.",
+        basis=Basis.PRESENCE,
+        unit="messages sent and received",
+        identity=("flow", "seq"),
+        predicate=(
+            "Over each (flow, seq) with exactly one SEND s and one RECEIVE r among its"
+            " message records, all journals together: a would-be violation if both are"
+            " in one journal and r comes before s; or if they are in two journals of"
+            " one known boot and r.mono < s.mono. `other_n` is that of s. Clocks of two"
+            " boots are not compared."
+        ),
+        cases={"early": "received before it was sent"},
+    ),
+    Rule(
         id="Q7",
         title="half-disconnect",
         text="A disconnected side sends, receives and is sent nothing.",

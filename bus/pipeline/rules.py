@@ -71,6 +71,7 @@ def violations(
         "Q3": _q3,
         "Q4": _q4,
         "Q5": _q5,
+        "Q6": _q6,
         "Q7": _q7,
         "Q8": _q8,
     }
@@ -231,6 +232,25 @@ def _q5(tables: Tables) -> DataFrame:
         "unexplained": (~F.col("ended"), {}),
     }
     return _found("Q5", rows, cases, _first("sent"))
+
+
+def _q6(tables: Tables) -> DataFrame:
+    rows = tables.messages.where("sends = 1 AND receives = 1")
+    for end in ("sent", "received"):
+        boots = tables.journals.select("journal", "boot")
+        rows = rows.join(
+            F.broadcast(boots.toDF(f"{end}_journal", f"{end}_boot")), f"{end}_journal"
+        )
+    early = F.when(
+        F.col("sent_journal") == F.col("received_journal"),
+        F.col("received_n") < F.col("sent_n"),
+    ).when(
+        # Where a boot is unknown, the condition is null: neither holds.
+        F.col("sent_boot") == F.col("received_boot"),
+        F.col("received_mono") < F.col("sent_mono"),
+    )
+    place = _first("received") | {"other_n": F.col("sent_n")}
+    return _found("Q6", rows, {"early": (_true(early), {})}, place)
 
 
 def _q7(tables: Tables) -> DataFrame:

@@ -63,6 +63,7 @@ def _checked(tables: Tables) -> dict[str, int]:
         "Q3": messages["received"],
         "Q4": messages["received"],
         "Q5": messages["sent"],
+        "Q6": messages["both"],
         "Q7": records["both"] or 0,
         "Q8": messages["both"],
         **_checked_of_bus(tables),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.journal.checker import CheckResult, check
+from bus.journal.checker import check
 from bus.journal.format import RecordKind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
@@ -37,21 +35,12 @@ from tests.journal.bus_by_hand import (
 )
 from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
 from tests.journal.bus_history import clean_bus, kill_on_bus, process, step
-from tests.journal.checking import checked, found, held, verdicts
+from tests.journal.checking import checked, found, held, judged, verdicts
 from tests.journal.deaths import KILLED, death
-from tests.journal.histories import Condition, Entry, History, store
-from tests.journal.predicates import would_be_violations
+from tests.journal.histories import Condition, Entry, History
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-def judged(history: History, conditions: Mapping[int, Condition]) -> CheckResult:
-    with tempfile.TemporaryDirectory() as folder:
-        store(history, Path(folder), conditions=conditions)
-        result = check(open_journals(folder))
-        assert found(result) == would_be_violations(open_journals(folder))
-    return result
+    from pathlib import Path
 
 
 @clause("B1", "B2", "B3", "B5")

@@ -20,6 +20,7 @@ FACTS = {
     "Q3": {"count"},
     "Q4": set(),
     "Q5": {"other_seq"},
+    "Q6": set(),
     "Q7": set(),
     "Q8": {"smallest", "largest"},
     "B1": {"count"},
@@ -30,7 +31,7 @@ FACTS = {
 
 
 def test_the_rules_are_these_in_this_order() -> None:
-    of_queues = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8"]
+    of_queues = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"]
     assert list(RULES) == ["J1", *of_queues, "B1", "B2", "B3", "B5"]
     absent = [rule.id for rule in RULES.values() if rule.basis is Basis.ABSENCE]
     assert absent == ["J1", "Q1", "Q4", "Q5", "B2", "B3"]
@@ -64,6 +65,7 @@ def test_a_rule_asks_only_for_facts_that_both_checkers_give(rule: Rule) -> None:
         ("Q3", ("Q3", 2, 3, None, None)),
         ("Q4", ("Q4", 2, 3, None, None)),
         ("Q5", ("Q5", 2, 3, None, None)),
+        ("Q6", ("Q6", 2, 3, None, None)),
         ("Q7", ("Q7", 2, None, 4, None)),
         ("Q8", ("Q8", 2, 3, None, None)),
         ("B1", ("B1", 2, 3, None, None, 7, "command")),
