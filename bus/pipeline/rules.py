@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import RecordKind
 from bus.journal.rules import RULES, Basis, Verdict
-from bus.pipeline.bus_rules import b1, b2, b3, b5, deliveries, sort_name
-from bus.pipeline.bus_silver import LINE, suspects
+from bus.pipeline.bus_rules import b1, b2, b3, b4, b5, b6, deliveries, sort_name
+from bus.pipeline.bus_silver import LINE, is_notification, suspects
 from bus.pipeline.silver import any_died, is_kind, of_channel
 
 if TYPE_CHECKING:
@@ -292,7 +292,12 @@ def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
     assert tables.lines is not None
     chunk_records = _chunk(tables.lines, "deliveries", line_deliveries_max)
     late = overtaken(deliveries(tables.events), chunk_records, LINE)
-    candidates = {"B5": b5(late, tables.lines)}
+    candidates = {
+        "B5": b5(late, tables.lines),
+        "B6": b6(tables.events, tables.journals, tables.lines),
+    }
+    if not tables.lines.where(is_notification() & (F.col("delivered") > 0)).isEmpty():
+        candidates["B4"] = b4(tables.events, tables.transfers)
     # Usually there are none, and then Spark need not plan the rules.
     if not tables.transfers.where("suspect").isEmpty():
         chosen = suspects(tables.events, tables.transfers)

@@ -59,9 +59,9 @@ def _duplicate(history: History, rng: Random) -> _Told | None:
 def _reorder(history: History, rng: Random) -> _Told | None:
     if pair := _received_twice_over(history, rng):
         first, second = pair
-        first.seq, second.seq = second.seq, first.seq
-        first.size, second.size = second.size, first.size
-        return "Q2", second, True, True
+        history.entries.remove(first)
+        history.after(second, first)
+        return "Q2", first, True, True
     return None
 
 

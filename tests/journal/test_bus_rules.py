@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@clause("B1", "B2", "B3", "B5")
+@clause("B1", "B2", "B3", "B4", "B5", "B6")
 @pytest.mark.parametrize("history", BUS_CLEAN.values(), ids=BUS_CLEAN)
 def test_a_history_that_keeps_every_promise_passes(history: History) -> None:
     """On a bus of two processes, also without any traffic."""
@@ -53,7 +53,7 @@ def test_a_history_that_keeps_every_promise_passes(history: History) -> None:
     assert verdicts(result) == held(result)
 
 
-@clause("B1", "B2", "B3", "B5")
+@clause("B1", "B2", "B3", "B4", "B5", "B6")
 @pytest.mark.parametrize(
     ("rule", "case", "history", "message"), BUS_BROKEN.values(), ids=BUS_BROKEN
 )
@@ -85,7 +85,7 @@ def test_an_answer_has_no_turn_that_could_be_checked() -> None:
     assert (counts["B1"], counts["B3"], counts["B5"]) == (2, 2, 1)
 
 
-@clause("B1", "B2", "B3", "B5")
+@clause("B1", "B2", "B3", "B4", "B5", "B6")
 @pytest.mark.parametrize(
     ("steps", "counts"),
     [
@@ -249,7 +249,7 @@ def test_a_history_of_a_bus_passes_though_any_process_is_killed(
 
 
 @pytest.mark.deep
-@clause("B1", "B2", "B3", "B5")
+@clause("B1", "B2", "B3", "B4", "B5", "B6")
 @settings(max_examples=among(15, 60))
 @given(fault=st.sampled_from(sorted(BUS_FAULTS)), seed=st.integers(0, 10**6))
 def test_a_planted_fault_is_found_and_nothing_else(fault: str, seed: int) -> None:

@@ -166,7 +166,9 @@ def test_each_rule_says_how_much_it_checked() -> None:
         "B1": 0,
         "B2": 0,
         "B3": 0,
+        "B4": 0,
         "B5": 0,
+        "B6": 0,
     }
 
 

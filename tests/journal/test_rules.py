@@ -26,15 +26,17 @@ FACTS = {
     "B1": {"count"},
     "B2": {"other_seq"},
     "B3": {"other_seq"},
+    "B4": set(),
     "B5": {"other_seq"},
+    "B6": set(),
 }
 
 
 def test_the_rules_are_these_in_this_order() -> None:
     of_queues = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"]
-    assert list(RULES) == ["J1", *of_queues, "B1", "B2", "B3", "B5"]
+    assert list(RULES) == ["J1", *of_queues, "B1", "B2", "B3", "B4", "B5", "B6"]
     absent = [rule.id for rule in RULES.values() if rule.basis is Basis.ABSENCE]
-    assert absent == ["J1", "Q1", "Q4", "Q5", "B2", "B3"]
+    assert absent == ["J1", "Q1", "Q4", "Q5", "B2", "B3", "B4"]
 
 
 def test_a_case_has_the_basis_of_its_rule_unless_it_is_proven() -> None:
@@ -71,7 +73,9 @@ def test_a_rule_asks_only_for_facts_that_both_checkers_give(rule: Rule) -> None:
         ("B1", ("B1", 2, 3, None, None, 7, "command")),
         ("B2", ("B2", 2, 3, None, None, 7, "command")),
         ("B3", ("B3", 2, 3, None, None, 7, "command")),
+        ("B4", ("B4", 2, 3, 4, None, 7, "command")),
         ("B5", ("B5", 2, 3, 4, None, 7, "command")),
+        ("B6", ("B6", 2, 3, 4, None, 7, "command")),
     ],
 )
 def test_a_violation_is_identified_by_the_key_of_its_rule(
