@@ -1,7 +1,7 @@
 """`BusRecorder`: writes the operations of the bus on its messages to a journal.
 
 It is to the bus what `queuebroker.observer.Observer` is to a channel. The rules B1 to
-B5 rest on where and when it is called, which this module specifies in terms of the
+B6 rest on where and when it is called, which this module specifies in terms of the
 calling code. Each call is made in the thread in which the operation happens.
 """
 
@@ -184,6 +184,31 @@ class BusRecorder:
     def on_moved(self, registration: int) -> None:
         """Record that a task has its new thread, and gets nothing at the old one."""
         self(BusOperation.MOVE, registration, 0, registration)
+
+    def on_subscribed(self, registration: int, number: int, pattern: str) -> None:
+        """Record that a task is about to subscribe, before it can get a notification.
+
+        number: of the subscription, unique in this process.
+        pattern: the name of the notifiers, or a pattern of names.
+        """
+        try:
+            task = self._name(pattern)
+            self._emit(
+                BusOperation.SUBSCRIBE,
+                flow=registration,
+                origin=registration,
+                mid=number,
+                task=task,
+            )
+        except Exception:  # noqa: BLE001 - as above
+            self._switch_off()
+
+    def on_unsubscribed(self, registration: int, number: int) -> None:
+        """Record that a subscription has ended, so that no further callback begins.
+
+        If another thread cancels it, one callback may be about to begin.
+        """
+        self(BusOperation.UNSUBSCRIBE, registration, number, registration)
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
         """Record that another process was identified: its first link is open."""

@@ -1,6 +1,6 @@
 """`BusTraffic`: the small checker's state for messages of the bus, and its findings.
 
-It checks the rules B1, B2, B3 and B5. A message may appear in any journal, and journals
+It checks the rules B1 to B6. A message may appear in any journal, and journals
 are read one after another. So only the order within one journal is checked during the
 read, and the rest at the end. The predicates are those of `bus.journal.rules`.
 
@@ -11,17 +11,19 @@ messages that may break a rule: objects would take ten times the memory.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bus.journal.format import Flag, RecordKind
+from bus.journal.lifetimes import Lifetimes
 from bus.journal.violation import Finding, Place
 from bus.journal.wording import AT_PROCESS, INSPECTOR, ON_MACHINE, PID, PROCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from bus.journal.format import Record
     from bus.journal.reader import JournalFacts
@@ -45,12 +47,16 @@ _KINDS: Final = (
     }
 )
 _SORT: Final = int(Flag.NOTIFICATION | Flag.ANSWER)
+_NOTIFICATION: Final = int(Flag.NOTIFICATION)
 
 _DELIVER, _OUT, _IN = (
     int(RecordKind.DELIVER),
     int(RecordKind.RELAY_OUT),
     int(RecordKind.RELAY_IN),
 )
+
+# The records that show that the receiver of a message was found.
+_FOUND: Final = _ACCEPTS | {_DELIVER}
 
 # A record of a message: its kind, hop, journal (as a list index), n and mono.
 _STEP: Final = struct.Struct("<BBIqq")
@@ -59,6 +65,7 @@ _LAST_JOURNAL: Final = slice(2 - _STEP.size, 6 - _STEP.size)
 
 _Key = tuple[int, int, int, int]  # origin, sort, mid, destination
 _Line = tuple[int, int, int]  # origin, sort, destination
+_Target = tuple[int, int]  # task, journal
 
 
 def sort_of(flags: int) -> int:
@@ -92,31 +99,40 @@ class Message:
 
 
 @attrs.define
+class Span:
+    """The reach of some records of one journal: least and greatest n, least time."""
+
+    first: int
+    last: int
+    mono: int
+
+
+@attrs.define
 class Line:
     """All messages of one sort from one registration to another.
 
     peak: the greatest number delivered in the current journal, and its record.
     delivered, arrived: the greatest number delivered, or read from a link, anywhere.
+    spans: the reach, in each journal, of the records that accept or deliver.
     steps: the packed records of each message, by its number.
     """
 
     peak: tuple[int, int] = (0, 0)
     delivered: int = 0
     arrived: int = 0
+    spans: dict[int, Span] = attrs.field(factory=dict)
     steps: dict[int, bytes] = attrs.field(factory=dict)
 
 
 class BusTraffic:
     """The state after all records read so far.
 
-    names: the names of registrations.
+    lifetimes: the registrations and subscriptions.
     """
 
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
+        self.lifetimes: Final = Lifetimes()
         self._lines: dict[_Line, Line] = {}
-        self._homes: dict[int, set[int]] = {}
-        self._left: set[int] = set()
         # Journals of the bus, each with its index in the order of their first records.
         self._journals: dict[int, int] = {}
         self._findings: list[Finding] = []
@@ -130,15 +146,10 @@ class BusTraffic:
         """Add a record of the bus; ``task`` is the name in the record."""
         kind = record.kind
         self._journals.setdefault(journal, len(self._journals))
-        if kind == RecordKind.REGISTER:
-            self._homes.setdefault(record.flow, set()).add(journal)
-            if task:
-                known = self.names.get(record.flow, task)
-                self.names[record.flow] = min(known, task)
-        elif kind == RecordKind.DEREGISTER:
-            self._left.add(record.flow)
-        elif kind in _KINDS:
+        if kind in _KINDS:
             self._of_message(journal, record)
+        else:
+            self.lifetimes.take(journal, record, task)
 
     def checked(self) -> dict[str, int]:
         """Return the number of units checked by each rule.
@@ -146,11 +157,16 @@ class BusTraffic:
         A notification that reached a process counts at its subscribers there, and once
         on each link.
         """
-        delivered = relayed = accepted = deliveries = 0
+        delivered = relayed = accepted = deliveries = notified = found = 0
+        homes, names = self.lifetimes.homes, self.lifetimes.names
         for (_, sort, destination), line in self._lines.items():
-            to_process = destination in self._homes and destination not in self.names
+            known, to_task = destination in homes, destination in names
+            to_process = known and not to_task
             for steps in line.steps.values():
                 kinds = steps[_KINDS_OF]
+                found += known and not _FOUND.isdisjoint(kinds)
+                if to_task and sort == _NOTIFICATION:
+                    notified += kinds.count(_DELIVER)
                 relayed += _OUT in kinds or _IN in kinds
                 if to_process and _DELIVER in kinds:
                     continue
@@ -161,7 +177,9 @@ class BusTraffic:
             "B1": delivered,
             "B2": relayed,
             "B3": accepted,
+            "B4": notified,
             "B5": deliveries,
+            "B6": found,
         }
 
     def shown_names(self, facts: Mapping[int, JournalFacts]) -> dict[int, str]:
@@ -170,9 +188,10 @@ class BusTraffic:
         That of a process is "process NAME". A name that several processes use is shown
         with the process, and a process name that several machines use with the machine.
         """
-        homes = {each: min(journals) for each, journals in self._homes.items()}
+        names = self.lifetimes.names
+        homes = {each: min(of) for each, of in self.lifetimes.homes.items()}
         processes = {each: PID % (facts[each].pid or "?") for each in homes.values()}
-        for registration, name in self.names.items():
+        for registration, name in names.items():
             if name.startswith(INSPECTOR):
                 processes[homes[registration]] = name.removeprefix(INSPECTOR)
         machines = [(name, facts[each].machine) for each, name in processes.items()]
@@ -181,12 +200,12 @@ class BusTraffic:
             each: ON_MACHINE % (facts[each].machine, name) if name in twins else name
             for each, name in processes.items()
         }
-        users = [(name, processes[homes[each]]) for each, name in self.names.items()]
+        users = [(name, processes[homes[each]]) for each, name in names.items()]
         shared = _several(users)
         shown = {}
         for registration, home in homes.items():
             process = processes[home]
-            name = self.names.get(registration, PROCESS % process)
+            name = names.get(registration, PROCESS % process)
             shown[registration] = (
                 AT_PROCESS % (name, process) if name in shared else name
             )
@@ -194,12 +213,15 @@ class BusTraffic:
 
     def settled(self, finding: Finding, facts: Mapping[int, JournalFacts]) -> bool:
         """Return True if a missing record of a message proves that nothing happened."""
-        known = finding.flow in self._homes and finding.origin in self._homes
+        homes = self.lifetimes.homes
+        known = finding.flow in homes and finding.origin in homes
         return known and all(facts[each].conclusive for each in self._journals)
 
     def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
         """Yield the violations, given the final state of each journal."""
         yield from self._findings
+        yield from self._unregistered(facts)
+        yield from self._unsubscribed()
         ended = all(facts[journal].ended for journal in self._journals)
         dead = {journal for journal, each in facts.items() if each.died}
         for key, line, message in self._suspects():
@@ -208,7 +230,11 @@ class BusTraffic:
                 count = {"count": len(message.delivered)}
                 first, second = sorted(message.delivered, key=_order)[:2]
                 yield _finding("B1", "twice", key, second, first.n, count)
-            homes = self._homes.get(origin, set()) | self._homes.get(destination, set())
+            homes = {
+                journal
+                for each in (origin, destination)
+                for journal in self.lifetimes.homes.get(each, ())
+            }
             died = not dead.isdisjoint(message.journals | homes)
             case = _wrong_way(message)
             if case is None and not died:
@@ -237,6 +263,12 @@ class BusTraffic:
         # An EXTRACT only shows that this journal holds a record of the message.
         if kind != RecordKind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:
             line.steps[mid] = steps + step
+        if kind in _FOUND:
+            span = line.spans.get(journal)
+            if span is None:
+                line.spans[journal] = Span(record.n, record.n, record.mono)
+            else:
+                span.last, span.mono = record.n, min(span.mono, record.mono)
         if kind == RecordKind.DELIVER:
             line.delivered = max(line.delivered, mid)
             if not sort & Flag.ANSWER:
@@ -247,6 +279,80 @@ class BusTraffic:
                 )
         elif kind == RecordKind.RELAY_IN:
             line.arrived = max(line.arrived, mid)
+
+    def _unregistered(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
+        """Check B6."""
+        lifetimes = self.lifetimes
+        for (origin, sort, destination), line in self._lines.items():
+            left = {} if sort & Flag.ANSWER else lifetimes.left.get(destination, {})
+            starts = {
+                each: lifetimes.start(destination, facts[each].boot, facts)
+                for each in line.spans
+            }
+            if not any(
+                _life_case(starts[each], left.get(each), span.last, span.mono)
+                for each, span in line.spans.items()
+            ):
+                continue
+            for mid, place in self._places(line, _FOUND):
+                end = left.get(place.journal)
+                case = _life_case(starts[place.journal], end, place.n, place.mono)
+                if case is not None:
+                    other = end if case == "late" else None
+                    key = origin, sort, mid, destination
+                    yield _finding("B6", case, key, place, other, {})
+
+    def _unsubscribed(self) -> Iterator[Finding]:
+        """Check B4."""
+        outside = []
+        for (origin, sort, task), line in self._lines.items():
+            if sort != _NOTIFICATION or task not in self.lifetimes.names:
+                continue
+            lives = {
+                each: self.lifetimes.subscribed(each, task, origin)
+                for each in line.spans
+            }
+            if all(
+                _covers(lives[each], span.first, span.last)
+                for each, span in line.spans.items()
+            ):
+                continue
+            outside += [
+                ((origin, sort, mid, task), place, lives[place.journal])
+                for mid, place in self._places(line, {_DELIVER})
+                if not _covers(lives[place.journal], place.n, place.n)
+            ]
+        times = self._deliveries({(key[3], at.journal) for key, at, _ in outside})
+        for key, place, lives_of in outside:
+            ns = times[key[3], place.journal]
+            at = bisect_left(ns, place.n)
+            before = ns[at - 1] if at else -1
+            if not any(
+                begin < place.n and end is not None and before < end < place.n
+                for begin, end in lives_of
+            ):
+                yield _finding("B4", "unsubscribed", key, place, None, {})
+
+    def _deliveries(self, wanted: set[tuple[int, int]]) -> dict[_Target, list[int]]:
+        """Return the records that deliver notifications, by task and journal."""
+        found: dict[_Target, list[int]] = {each: [] for each in wanted}
+        tasks = {task for task, _ in wanted}
+        for (_, sort, task), line in self._lines.items():
+            if sort == _NOTIFICATION and task in tasks:
+                for _, place in self._places(line, {_DELIVER}):
+                    if (task, place.journal) in found:
+                        found[task, place.journal].append(place.n)
+        return {each: sorted(ns) for each, ns in found.items()}
+
+    def _places(
+        self, line: Line, kinds: Collection[int]
+    ) -> Iterator[tuple[int, Place]]:
+        """Yield the records of some kinds, each with the number of its message."""
+        journals = list(self._journals)
+        for mid, steps in line.steps.items():
+            for kind, _, number, n, mono in _STEP.iter_unpack(steps):
+                if kind in kinds:
+                    yield mid, Place(journals[number], n, mono)
 
     def _suspects(self) -> Iterator[tuple[_Key, Line, Message]]:
         """Yield all messages except those delivered once and put on no link."""
@@ -279,7 +385,7 @@ class BusTraffic:
             return None
         if line.delivered > mid and not sort & Flag.ANSWER:
             return "overtaken"
-        if destination in self._left:
+        if destination in self.lifetimes.left:
             return "unaccounted"
         return None if ended else "unexplained"
 
@@ -308,6 +414,21 @@ def _unpacked(steps: bytes, journals: Sequence[int]) -> Message:
         elif kind in _EXPLAINS:
             message.explained = True
     return message
+
+
+def _life_case(start: int | None, end: int | None, n: int, mono: int) -> str | None:
+    """Return the case of B6 of a record, None if its receiver was registered.
+
+    start: the time of the registration. end: the record of the deregistration.
+    """
+    if start is not None and mono < start:
+        return "early"
+    return "late" if end is not None and n > end else None
+
+
+def _covers(lives: Iterable[tuple[int, int | None]], first: int, last: int) -> bool:
+    """Return True if one of the subscriptions lasts from a record to another one."""
+    return any(begin < first and (end is None or end > last) for begin, end in lives)
 
 
 def _wrong_way(message: Message) -> str | None:

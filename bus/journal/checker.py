@@ -169,6 +169,7 @@ def _checked(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> dict[str, i
         flow.counts() for channel in traffic.channels.values() for flow in channel.flows
     ]
     received = sum(each.received for each in counts)
+    both = sum(each.both for each in counts)
     return {
         "J1": len(facts),
         "Q1": len(traffic.channels),
@@ -176,8 +177,9 @@ def _checked(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> dict[str, i
         "Q3": received,
         "Q4": received,
         "Q5": sum(each.sent for each in counts),
+        "Q6": both,
         "Q7": traffic.operations,
-        "Q8": sum(each.both for each in counts),
+        "Q8": both,
         **traffic.bus.checked(),
     }
 

@@ -4,7 +4,7 @@ A correct flow is a queue: each receive takes the oldest message that was sent a
 yet received. That is the fast path, which keeps only the size of a message once it is
 received. A message that does not fit is kept as `Odd`: received again, never sent, of
 another size, or read from another journal first. It is judged after all records were
-read: Q3, Q4, Q5 and Q8 concern sets, not an order.
+read: Q3, Q4, Q5, Q6 and Q8 concern sets, not an order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import attrs
 from bus.journal.violation import Finding, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["Counts", "End", "Flow"]
 
@@ -74,12 +74,20 @@ class End:
 
     receiver_left: the receiving side disconnected. ended: no more records follow in any
     journal of the channel. sender_died: the process of one of them died, other than the
-    receiver's.
+    receiver's. boots: the boot of each journal of the channel, "" if unknown.
     """
 
     receiver_left: bool
     ended: bool
     sender_died: bool
+    boots: Mapping[int, str] = attrs.field(factory=dict)
+
+    def precedes(self, one: Place, other: Place) -> bool:
+        """Return True if a record provably precedes another one."""
+        if one.journal == other.journal:
+            return one.n < other.n
+        boot, its_boot = self.boots[one.journal], self.boots[other.journal]
+        return bool(boot) and boot == its_boot and one.mono < other.mono
 
 
 class Flow:
@@ -88,7 +96,16 @@ class Flow:
     number: the flow. top: the greatest `seq` received so far.
     """
 
-    __slots__ = ("_clean", "_dropped", "_odd", "_sizes", "_waiting", "number", "top")
+    __slots__ = (
+        "_clean",
+        "_dropped",
+        "_early",
+        "_odd",
+        "_sizes",
+        "_waiting",
+        "number",
+        "top",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -99,6 +116,9 @@ class Flow:
         self._waiting: dict[int, _Sent] = {}
         self._odd: dict[int, Odd] = {}
         self._dropped: set[int] = set()
+        # Places of the SEND and the RECEIVE of messages on the fast path whose times
+        # are in the wrong order; which of them share a clock is known at the end.
+        self._early: dict[int, tuple[Place, Place]] = {}
 
     def send(self, seq: int, size: int, journal: int, n: int, mono: int) -> None:
         """Add a SEND record."""
@@ -115,6 +135,8 @@ class Flow:
         if sent is None or sent[0] != size or not 0 <= skipped <= _SKIP_MAX:
             self._odd_one(seq).receive(size, Place(journal, n, mono))
             return
+        if sent[3] > mono and sent[1] != journal:
+            self._early[seq] = Place(*sent[1:]), Place(journal, n, mono)
         del self._waiting[seq]
         self._sizes.extend([_NOT_CLEAN] * skipped)
         self._sizes.append(size)
@@ -139,7 +161,16 @@ class Flow:
         under_way = self._last_sent() + 1 if end.sender_died else None
         for seq, (_, journal, n, mono) in self._waiting.items():
             yield from self._lost(seq, Place(journal, n, mono), end)
+        for seq, (sent, received) in self._early.items():
+            if seq not in self._odd:
+                yield from self._caused(seq, sent, received, end)
         for seq, odd in self._odd.items():
+            if odd.sends == odd.receives == 1:
+                first, (where,) = odd.first_send, odd.receive_places
+                # Neither is None: the fast path has dropped no record of it.
+                assert first is not None
+                assert where is not None
+                yield from self._caused(seq, first, where, end)
             if odd.receives > 1:
                 yield self._repeated(seq, odd)
             if odd.receives and not odd.sends and seq != under_way:
@@ -151,6 +182,13 @@ class Flow:
                 sizes = {"smallest": odd.smallest, "largest": odd.largest}
                 where = odd.receive_places[-1]
                 yield Finding("Q8", "size", self.number, seq, where, facts=sizes)
+
+    def _caused(
+        self, seq: int, sent: Place, received: Place, end: End
+    ) -> Iterator[Finding]:
+        """Check Q6 for a message with one SEND and one RECEIVE."""
+        if end.precedes(received, sent):
+            yield Finding("Q6", "early", self.number, seq, received, sent.n)
 
     def _repeated(self, seq: int, odd: Odd) -> Finding:
         """Return the violation of Q3 by a message that was received again."""

@@ -31,16 +31,18 @@ are 0:
 
 ========  ==================================================================
 flow      the destination: the number of a registration, or of a process for a
-          notification on its way to all its subscribers there. In REGISTER and
-          DEREGISTER, the registration itself.
+          notification on its way to all its subscribers there. In REGISTER,
+          DEREGISTER, SUBSCRIBE and UNSUBSCRIBE, the registration itself.
 origin    the number of the registration that sent it.
-mid       number of the message at its origin; of an answer, that of the question.
+mid       number of the message at its origin; of an answer, that of the question;
+          in SUBSCRIBE and UNSUBSCRIBE, of the subscription in its process.
 flags     NOTIFICATION for a notification, ANSWER for an answer to anything;
           PAYLOAD, TRUNCATED, ERROR: see `Flag`.
 seq       with PAYLOAD the place of the payload (`bus.journal.payload_file`).
 hop       how many links it has crossed, including the one of this record.
 size      bytes of the message, saturating; 0 if unknown.
-task      in REGISTER the name that was taken.
+task      in REGISTER the name that was taken; in SUBSCRIBE the name or pattern of
+          the notifiers, without their machine.
 ========  ==================================================================
 
 The channel half of `flow` has 62 bits: a random 31-bit base drawn per incarnation of
@@ -167,6 +169,8 @@ class RecordKind(enum.IntEnum):
     REGISTER = BusOperation.REGISTER
     DEREGISTER = BusOperation.DEREGISTER
     MOVE = BusOperation.MOVE
+    SUBSCRIBE = BusOperation.SUBSCRIBE
+    UNSUBSCRIBE = BusOperation.UNSUBSCRIBE
     COMMAND = BusOperation.COMMAND
     RESPOND = BusOperation.RESPOND
     NOTIFY = BusOperation.NOTIFY

@@ -39,8 +39,9 @@ Terms, by the names of the record's fields, with *port* for `mid`:
   message without `mid`. A message is *accepted* by a COMMAND, RESPOND or NOTIFY,
   *explained* by a DISCARD, UNDELIVERED or IN_DOUBT.
 * The *home* of a registration (or process) x is each journal with a REGISTER whose
-  `flow` is x. A message was *struck* if a journal died that holds a bus record of it,
-  or is the home of its `origin` or its `flow`.
+  `flow` is x. It is a *task* if one of these names it; the least of these names is its
+  *name*. A message was *struck* if a journal died that holds a bus record of it, or is
+  the home of its `origin` or its `flow`.
 
 From would-be violation to verdict. A would-be violation of a rule on PRESENCE is FAIL:
 the records that prove it exist. One of a rule on ABSENCE is FAIL if all journals of its
@@ -292,6 +293,22 @@ _ALL: Final = (
         },
     ),
     Rule(
+        id="Q6",
+        title="causality",
+        text="No message is received before it is sent.",
+        basis=Basis.PRESENCE,
+        unit="messages sent and received",
+        identity=("flow", "seq"),
+        predicate=(
+            "Over each (flow, seq) with exactly one SEND s and one RECEIVE r among its"
+            " message records, all journals together: a would-be violation if both are"
+            " in one journal and r comes before s; or if they are in two journals of"
+            " one known boot and r.mono < s.mono. `other_n` is that of s. Clocks of two"
+            " boots are not compared."
+        ),
+        cases={"early": "received before it was sent"},
+    ),
+    Rule(
         id="Q7",
         title="half-disconnect",
         text="A disconnected side sends, receives and is sent nothing.",
@@ -391,6 +408,27 @@ _ALL: Final = (
         },
     ),
     Rule(
+        id="B4",
+        title="multicast scope",
+        text="A notification is delivered only to tasks that subscribe to its sender.",
+        basis=Basis.ABSENCE,
+        unit="deliveries of notifications",
+        identity=("origin", "sort", "flow", "seq", "n"),
+        predicate=(
+            "Over each DELIVER r of a notification whose `flow` is a task: a would-be"
+            " violation unless some SUBSCRIBE s of its `flow` comes before r in its"
+            " journal, the pattern that s names matches the name of r's `origin`, and s"
+            " has not ended, or ends after r, or no DELIVER of a notification for that"
+            " `flow` in that journal lies between its end and r: that callback was"
+            " about to begin when the subscription ended. The end of s is the lowest n"
+            " of an UNSUBSCRIBE with its `flow` and `mid` in its journal. A pattern, or"
+            " the name of an origin, that is not known matches. In a pattern `*` is one"
+            " part of a name between slashes, `**` any number of parts; neither is the"
+            " first part of a name that begins with '_bus/'."
+        ),
+        cases={"unsubscribed": "delivered to a task that did not subscribe to it"},
+    ),
+    Rule(
         id="B5",
         title="order of each sender",
         text="Messages from one task to another arrive in the order sent.",
@@ -403,6 +441,25 @@ _ALL: Final = (
             " mid. One for each such r. `other_n` is the one with the greatest mid."
         ),
         cases={"overtaken": "delivered after message {other_seq} of its sender"},
+    ),
+    Rule(
+        id="B6",
+        title="discovery",
+        text="A message is accepted for, and delivered to, registered tasks only.",
+        basis=Basis.PRESENCE,
+        unit="messages for known destinations",
+        identity=("origin", "sort", "flow", "seq", "n"),
+        predicate=(
+            "Over each COMMAND, RESPOND, NOTIFY or DELIVER r: a would-be violation"
+            " 'early' if there is a REGISTER of its `flow` in a journal of the same"
+            " known boot, and r.mono is below that of all these; else 'late' if it is"
+            " of no answer and comes after a DEREGISTER of its `flow` in its journal."
+            " `other_n` of the latter is the lowest n of these."
+        ),
+        cases={
+            "early": "found before its receiver had registered",
+            "late": "found after its receiver had deregistered",
+        },
     ),
 )
 

@@ -1,7 +1,7 @@
 """`Traffic`: the small checker's fold over records, journal by journal.
 
 It checks the rules on the order of records (Q2, Q7) while it reads each channel, and
-the rules on all records (Q1, and a flow's Q3, Q4, Q5, Q8) at the end.
+the rules on all records (Q1, and a flow's Q3, Q4, Q5, Q6, Q8) at the end.
 Records of the bus go to `bus_traffic`. The verdict on a finding is decided elsewhere.
 The predicates are those of `bus.journal.rules`, in its terms.
 """
@@ -147,11 +147,12 @@ class Traffic:
             dead = [journal for journal in channel.journals if facts[journal].died]
             yield from self._asymmetry(channel, any_died=bool(dead))
             ended = all(facts[journal].ended for journal in channel.journals)
+            boots = {journal: facts[journal].boot for journal in channel.journals}
             for flow, left, receivers in zip(
                 channel.flows, channel.left, channel.receivers, strict=True
             ):
                 sender_died = any(journal not in receivers for journal in dead)
-                yield from flow.findings(End(left, ended, sender_died))
+                yield from flow.findings(End(left, ended, sender_died, boots))
 
     def _meet(self, number: int) -> Channel:
         """Return a channel at its first record in this journal."""

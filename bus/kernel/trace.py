@@ -109,6 +109,12 @@ class TraceSink(Protocol):
     def on_moved(self, registration: int) -> None:
         """Record that a task has moved to another thread."""
 
+    def on_subscribed(self, registration: int, number: int, pattern: str) -> None:
+        """Record that a task is about to subscribe to the names of a pattern."""
+
+    def on_unsubscribed(self, registration: int, number: int) -> None:
+        """Record that a subscription has ended."""
+
     def link_up(self, pid: int, machine: str, process: str) -> None:
         """Record that another process is reachable."""
 

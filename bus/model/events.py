@@ -18,6 +18,8 @@ class BusOperation(enum.IntEnum):
     REGISTER = 64  # a task took its name
     DEREGISTER = 65  # a task left
     MOVE = 66  # a task changed its thread
+    SUBSCRIBE = 67  # a task is about to subscribe
+    UNSUBSCRIBE = 68  # a subscription of a task has ended
     COMMAND = 72  # accepted: it is in a FIFO or a relay of this process
     RESPOND = 73  # likewise, an answer
     NOTIFY = 74  # likewise, a notification for one subscriber

@@ -1,6 +1,6 @@
 """The promises of the bus as DataFrame expressions: suspects -> candidates and cases.
 
-`bus.pipeline.rules` calls this module for B1, B2, B3 and B5, and makes violations of
+`bus.pipeline.rules` calls this module for the rules of the bus, and makes violations of
 the candidates. `bus.journal.rules` defines each rule.
 """
 
@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import RecordKind
 from bus.journal.rules import SORTS, Verdict
-from bus.pipeline.bus_silver import LINE, MESSAGE, is_answer, steps
+from bus.model.address import SYSTEM
+from bus.pipeline.bus_silver import (
+    ACCEPTS,
+    LINE,
+    MESSAGE,
+    is_answer,
+    is_notification,
+    steps,
+)
 from bus.pipeline.silver import is_kind
 
 if TYPE_CHECKING:
@@ -21,7 +30,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Candidates", "b1", "b2", "b3", "b5", "deliveries", "sort_name"]
+__all__ = [
+    "Candidates",
+    "b1",
+    "b2",
+    "b3",
+    "b4",
+    "b5",
+    "b6",
+    "deliveries",
+    "sort_name",
+]
 
 _FAIL: Final = Verdict.FAIL.value
 _UNKNOWN: Final = Verdict.UNKNOWN.value
@@ -85,6 +104,99 @@ def b3(suspects: DataFrame) -> Candidates:
     return Candidates(rows, cases, _at(F.col("accepted")), _settled())
 
 
+def b4(events: DataFrame, transfers: DataFrame) -> Candidates:
+    """Return those of B4: notifications delivered without a subscription."""
+    names = (
+        events.where(is_kind(RecordKind.REGISTER))
+        .groupBy("flow")
+        .agg(F.min("task").alias("name"))
+        .where("name IS NOT NULL")
+    )
+    notified = steps(events).where(is_kind(RecordKind.DELIVER) & is_notification())
+    to_tasks = notified.join(
+        F.broadcast(names.select(F.col("flow").alias("destination"))),
+        "destination",
+        "left_semi",
+    )
+    notifiers = F.broadcast(names.withColumnRenamed("flow", "origin"))
+    named = to_tasks.join(notifiers, "origin", "left")
+    task = ["journal", "destination"]
+    wanted = (
+        named.select(*task, "origin", "name")
+        .distinct()
+        .join(F.broadcast(_subscriptions(events)), task)
+        .where(_matches())
+        .groupBy(*task, "origin")
+        .agg(F.collect_list(F.struct("begin", "end")).alias("wanted"))
+    )
+    n = F.col("n")
+
+    def lasts(one: Column) -> Column:
+        return (one["begin"] < n) & (F.isnull(one["end"]) | (one["end"] > n))
+
+    def has_just_ended(one: Column) -> Column:
+        ended = (one["begin"] < n) & (one["end"] < n)
+        return ended & (one["end"] > F.coalesce("before", F.lit(-1)))
+
+    outside = named.join(F.broadcast(wanted), [*task, "origin"], "left").where(
+        ~_true(F.exists("wanted", lasts))
+    )
+    # The delivery before is looked up only for tasks with a candidate.
+    in_turn = Window.partitionBy(*task).orderBy("n")
+    before = (
+        to_tasks.join(outside.select(*task).distinct(), task, "left_semi")
+        .withColumn("before", F.lag("n").over(in_turn))
+        .select(*task, "n", "before")
+    )
+    rows = (
+        outside.join(before, [*task, "n"])
+        .where(~_true(F.exists("wanted", has_just_ended)))
+        .join(transfers.select(*MESSAGE, "settled", "sender", "receiver"), [*MESSAGE])
+    )
+    place = {name: F.col(name) for name in ("journal", "n", "mono")} | _message()
+    return Candidates(rows, {"unsubscribed": (F.lit(True), {})}, place, _settled())
+
+
+def _subscriptions(events: DataFrame) -> DataFrame:
+    """Return each SUBSCRIBE, with the record of its end, null if it has none."""
+    key = ["journal", "flow", "port"]
+    ends = (
+        events.where(is_kind(RecordKind.UNSUBSCRIBE))
+        .groupBy(*key)
+        .agg(F.min("n").alias("end"))
+    )
+    begins = events.where(is_kind(RecordKind.SUBSCRIBE)).join(ends, key, "left")
+    return begins.select(
+        "journal",
+        F.col("flow").alias("destination"),
+        F.col("n").alias("begin"),
+        "end",
+        F.col("task").alias("pattern"),
+    )
+
+
+def _matches() -> Column:
+    """Return True unless pattern and name are known and exclude one another."""
+    parts = F.split("pattern", "/")
+
+    def expression(part: Column) -> Column:
+        # A literal part may hold the end of a quotation.
+        quoted = F.replace(part, F.lit("\\E"), F.lit("\\E\\\\E\\Q"))
+        return (
+            F.when(part == "**", "(?:/[^/]+)*")
+            .when(part == "*", "/[^/]+")
+            .otherwise(F.concat(F.lit("/\\Q"), quoted, F.lit("\\E")))
+        )
+
+    pattern = F.concat(
+        F.lit("\\A"), F.array_join(F.transform(parts, expression), ""), F.lit("\\z")
+    )
+    is_reserved = F.startswith("name", F.lit(f"{SYSTEM}/"))
+    fits = F.regexp(F.concat(F.lit("/"), "name"), pattern)
+    fits &= ~is_reserved | (parts[0] == SYSTEM)
+    return F.coalesce(fits, F.lit(True))  # null if one of the two is not known
+
+
 def deliveries(events: DataFrame) -> DataFrame:
     """Return the records DELIVER of anything but answers, `mid` as `seq`."""
     rows = steps(events).where(is_kind(RecordKind.DELIVER) & ~is_answer())
@@ -102,10 +214,47 @@ def b5(overtaken: DataFrame, lines: DataFrame) -> Candidates:
     return Candidates(rows, cases, place | _message(), F.lit(_FAIL))
 
 
+def b6(events: DataFrame, journals: DataFrame, lines: DataFrame) -> Candidates:
+    """Return those of B6: records of messages for tasks that were not registered."""
+    boots = F.broadcast(journals.select("journal", "boot"))
+    registers = events.where(is_kind(RecordKind.REGISTER)).join(boots, "journal")
+    starts = (
+        registers.where("boot <> ''")
+        .groupBy(F.col("flow").alias("destination"), "boot")
+        .agg(F.min("mono").alias("start"))
+    )
+    ends = (
+        events.where(is_kind(RecordKind.DEREGISTER))
+        .groupBy(F.col("flow").alias("destination"), "journal")
+        .agg(F.min("n").alias("end"))
+    )
+    early = _true(F.col("mono") < F.col("start"))
+    late = _true(F.col("n") > F.col("end")) & ~is_answer()
+    rows = (
+        steps(events)
+        .where(is_kind(*ACCEPTS, RecordKind.DELIVER))
+        .join(boots, "journal")
+        .join(F.broadcast(starts), ["destination", "boot"], "left")
+        .join(F.broadcast(ends), ["destination", "journal"], "left")
+        .where(early | late)
+        .join(F.broadcast(lines.select(*LINE, "sender", "receiver")), list(LINE))
+    )
+    place = {name: F.col(name) for name in ("journal", "n", "mono")} | _message()
+    place["other_n"] = F.when(~early, F.col("end"))
+    return Candidates(
+        rows, {"early": (early, {}), "late": (late, {})}, place, F.lit(_FAIL)
+    )
+
+
 def sort_name() -> Column:
     """Return the sort of the row's message, for people."""
     names = [F.when(F.col("sort") == bits, name) for bits, name in SORTS.items()]
     return F.coalesce(*names)
+
+
+def _true(condition: Column) -> Column:
+    """Return a condition that is false where a compared value is null."""
+    return F.coalesce(condition, F.lit(False))
 
 
 def _settled() -> Column:

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = [
+    "ACCEPTS",
     "HOPS_TIMED",
     "LINE",
     "MESSAGE",
     "any_of_bus",
     "is_answer",
+    "is_notification",
     "lines",
     "steps",
     "suspects",
@@ -40,10 +42,10 @@ MESSAGE: Final = (*LINE, "mid")
 # Two processes of one machine are one link apart, those of two machines three links.
 HOPS_TIMED: Final = 3
 
-_ACCEPTS: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
+ACCEPTS: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
 _EXPLAINS: Final = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
 _STEPS: Final = (
-    *_ACCEPTS,
+    *ACCEPTS,
     *_EXPLAINS,
     *(
         RecordKind.RELAY_OUT,
@@ -75,11 +77,17 @@ def is_answer() -> Column:
     return F.col("sort").bitwiseAND(int(Flag.ANSWER)) != 0
 
 
+def is_notification() -> Column:
+    """Return True if the row is of a notification, and not of an answer to one."""
+    return F.col("sort") == int(Flag.NOTIFICATION)
+
+
 def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> DataFrame:
     """Return one row for each (origin, sort, mid, destination): outcome and times.
 
     `struck` is that of `bus.journal.rules`; `settled`: no record of it is missing;
-    `ended`: all journals of the bus have ended; `left`: its destination left.
+    `ended`: all journals of the bus have ended; `left`: its destination left;
+    `registered`: a journal holds the registration of its destination.
     `suspect`: it may break B1, B2 or B3, see `suspects`. `sender_machine` and
     `receiver_machine`: the machines of their processes, null if no journal has them.
     `handed_on`: a notification that reached a process; the deliveries to its
@@ -91,7 +99,7 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     A notification to another process was accepted where its sender is: the row of the
     process has its times up to the last link, and those of the subscribers the others.
     """
-    accepted, delivered = is_kind(*_ACCEPTS), is_kind(RecordKind.DELIVER)
+    accepted, delivered = is_kind(*ACCEPTS), is_kind(RecordKind.DELIVER)
     out, into = is_kind(RecordKind.RELAY_OUT), is_kind(RecordKind.RELAY_IN)
     crossed = out | into
     mono = F.col("mono")
@@ -165,6 +173,7 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
         "struck": reduce(or_, map(_true, struck), F.lit(False)),
         "settled": settled[0] & settled[1] & settled[2],
         "left": _true("left"),
+        "registered": _true("to_known"),
     }
     handed_on = _true("to_process") & (F.col("deliveries") > 0)
     joined = joined.withColumn("handed_on", handed_on)
@@ -189,15 +198,18 @@ def lines(transfers: DataFrame) -> DataFrame:
     """Return one row for each line: its messages, their outcomes, their bytes.
 
     A message that was `handed_on` counts only in the lines to its subscribers, except
-    in `relayed` and `deliveries`. `line_delivered`, `line_arrived`: the greatest `mid`
-    that was delivered, or was read from a link.
+    in `relayed`, `found` and `deliveries`. `line_delivered`, `line_arrived`: the
+    greatest `mid` that was delivered, or was read from a link.
     """
     delivered, arrived = F.col("deliveries") > 0, F.col("intos") > 0
     accepted = (F.col("accepts") > 0) & ~F.col("handed_on")
+    found = (F.col("accepts") > 0) | delivered
     return transfers.groupBy(*LINE).agg(
         F.min("sender").alias("sender"),
         F.min("receiver").alias("receiver"),
         F.max(_true("to_process")).alias("to_process"),
+        F.max("registered").alias("registered"),
+        F.count(F.when(F.col("registered") & found, 1)).alias("found"),
         F.count(F.when(accepted, 1)).alias("accepted"),
         F.count(F.when(delivered & ~F.col("handed_on"), 1)).alias("delivered"),
         F.count(F.when((F.col("outs") > 0) | arrived, 1)).alias("relayed"),
@@ -223,7 +235,7 @@ def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
         .join(chosen.select(*MESSAGE), list(MESSAGE), "left_semi")
         .groupBy(*MESSAGE)
         .agg(
-            F.min(F.when(is_kind(*_ACCEPTS), place)).alias("accepted"),
+            F.min(F.when(is_kind(*ACCEPTS), place)).alias("accepted"),
             F.sort_array(
                 F.collect_list(F.when(is_kind(RecordKind.DELIVER), place))
             ).alias("delivered"),

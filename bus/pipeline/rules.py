@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import RecordKind
 from bus.journal.rules import RULES, Basis, Verdict
-from bus.pipeline.bus_rules import b1, b2, b3, b5, deliveries, sort_name
-from bus.pipeline.bus_silver import LINE, suspects
+from bus.pipeline.bus_rules import b1, b2, b3, b4, b5, b6, deliveries, sort_name
+from bus.pipeline.bus_silver import LINE, is_notification, suspects
 from bus.pipeline.silver import any_died, is_kind, of_channel
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def violations(
         "Q3": _q3,
         "Q4": _q4,
         "Q5": _q5,
+        "Q6": _q6,
         "Q7": _q7,
         "Q8": _q8,
     }
@@ -233,6 +234,25 @@ def _q5(tables: Tables) -> DataFrame:
     return _found("Q5", rows, cases, _first("sent"))
 
 
+def _q6(tables: Tables) -> DataFrame:
+    rows = tables.messages.where("sends = 1 AND receives = 1")
+    for end in ("sent", "received"):
+        boots = tables.journals.select("journal", "boot")
+        rows = rows.join(
+            F.broadcast(boots.toDF(f"{end}_journal", f"{end}_boot")), f"{end}_journal"
+        )
+    early = F.when(
+        F.col("sent_journal") == F.col("received_journal"),
+        F.col("received_n") < F.col("sent_n"),
+    ).when(
+        # Where a boot is unknown, the condition is null: neither holds.
+        F.col("sent_boot") == F.col("received_boot"),
+        F.col("received_mono") < F.col("sent_mono"),
+    )
+    place = _first("received") | {"other_n": F.col("sent_n")}
+    return _found("Q6", rows, {"early": (_true(early), {})}, place)
+
+
 def _q7(tables: Tables) -> DataFrame:
     direction = F.col("flow").bitwiseAND(1)
     ends = (
@@ -272,7 +292,12 @@ def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
     assert tables.lines is not None
     chunk_records = _chunk(tables.lines, "deliveries", line_deliveries_max)
     late = overtaken(deliveries(tables.events), chunk_records, LINE)
-    candidates = {"B5": b5(late, tables.lines)}
+    candidates = {
+        "B5": b5(late, tables.lines),
+        "B6": b6(tables.events, tables.journals, tables.lines),
+    }
+    if not tables.lines.where(is_notification() & (F.col("delivered") > 0)).isEmpty():
+        candidates["B4"] = b4(tables.events, tables.transfers)
     # Usually there are none, and then Spark need not plan the rules.
     if not tables.transfers.where("suspect").isEmpty():
         chosen = suspects(tables.events, tables.transfers)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.rules import RULES, RuleVerdict, Verdict
 from bus.journal.wording import counted
-from bus.pipeline.bus_silver import is_answer
+from bus.pipeline.bus_silver import is_answer, is_notification
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -63,6 +63,7 @@ def _checked(tables: Tables) -> dict[str, int]:
         "Q3": messages["received"],
         "Q4": messages["received"],
         "Q5": messages["sent"],
+        "Q6": messages["both"],
         "Q7": records["both"] or 0,
         "Q8": messages["both"],
         **_checked_of_bus(tables),
@@ -71,10 +72,15 @@ def _checked(tables: Tables) -> dict[str, int]:
 
 def _checked_of_bus(tables: Tables) -> dict[str, int]:
     if tables.lines is None:
-        return dict.fromkeys(("B1", "B2", "B3", "B5"), 0)
+        return dict.fromkeys(("B1", "B2", "B3", "B4", "B5", "B6"), 0)
+    sums = ("delivered", "relayed", "accepted", "found")
+    to_task = F.col("registered") & ~F.col("to_process")
     counts = _only(
         tables.lines.agg(
-            *(F.sum(name).alias(name) for name in ("delivered", "relayed", "accepted")),
+            *(F.sum(name).alias(name) for name in sums),
+            F.sum(F.when(is_notification() & to_task, F.col("deliveries"))).alias(
+                "notified"
+            ),
             F.sum(
                 F.when(~is_answer() & ~F.col("to_process"), F.col("deliveries"))
             ).alias("deliveries"),
@@ -84,7 +90,9 @@ def _checked_of_bus(tables: Tables) -> dict[str, int]:
         "B1": counts["delivered"] or 0,
         "B2": counts["relayed"] or 0,
         "B3": counts["accepted"] or 0,
+        "B4": counts["notified"] or 0,
         "B5": counts["deliveries"] or 0,
+        "B6": counts["found"] or 0,
     }
 
 

@@ -291,11 +291,10 @@ class RegistrationAttempt:
         entry, actions = manager.register(
             *(name, visibility, bus, self._host, self._mailbox, _sync.monotonic()),
             client.account.overflow,
+            None if self._trace_sink is None else self._trace_sink.on_registered,
         )
         if manager.awaits_verdict(entry):
             client.await_verdict()  # under the lock: before the master answers
-        if self._trace_sink is not None:
-            self._trace_sink.on_registered(entry.id.number, name)
         # No call between these lines: an interrupt comes before all or after all.
         self._todo += actions
         manager.parked.removals = None

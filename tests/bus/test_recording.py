@@ -151,6 +151,37 @@ def test_tasks_and_the_process_are_registered_and_leave(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 3
 
 
+@clause("B4", "BUS-MSG-4")
+def test_a_subscription_is_recorded_from_before_its_first_notification_to_its_end(
+    tmp_path: Path,
+) -> None:
+    """Two notifications that are unread when it ends are not delivered."""
+    got: list[Incoming] = []
+    with recorded(tmp_path) as bus:
+        sender, reader = bus.register("a"), bus.register("b")
+        subscription = reader.subscribe("a", got.append)
+        sender.notify(1)
+        serve(bus, lambda: got, "it is notified")
+        sender.notify(2)
+        sender.notify(3)
+        subscription.cancel()
+        reader.subscribe("*", got.append)
+        sender.notify(4)
+        serve(bus, lambda: got[1:], "it is notified again")
+
+    (journal,) = open_journals(tmp_path)
+    kinds = {RecordKind.SUBSCRIBE, RecordKind.UNSUBSCRIBE, RecordKind.DELIVER}
+    assert [
+        (kind_name(record.kind), journal.name(record.task))
+        for record in journal.records()
+        if record.kind in kinds
+    ] == [
+        *[("subscribe", "a"), ("deliver", ""), ("unsubscribe", "")],
+        *[("subscribe", "*"), ("deliver", ""), ("unsubscribe", "")],
+    ]
+    holds(tmp_path, checked=("B3", "B4", "B6"))
+
+
 def registrations(folder: Path) -> list[str]:
     """Return the records of registrations, moves and departures."""
     (journal,) = open_journals(folder)

@@ -12,11 +12,11 @@ import attrs
 
 from bus.journal.format import Flag, RecordKind
 from bus.model.events import BusReason
-from tests.journal.bus_history import process, step, task
+from tests.journal.bus_history import process, step, subscribe, task
 from tests.journal.history import Entry, History
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "BUS_BROKEN",
@@ -39,8 +39,12 @@ A, B, C = task(0), task(1, 0), task(1, 1)
 NOTE, _ANSWER = int(Flag.NOTIFICATION), int(Flag.ANSWER)
 
 
-def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:
-    """Register all tasks, then append the steps.
+def bus(
+    *entries: Entry,
+    names: Mapping[int, str] | None = None,
+    listening: Sequence[int] = (B, C),
+) -> History:
+    """Register all tasks, let some subscribe to all names, then append the steps.
 
     names: of some registrations; the others are "task-" and their number.
     """
@@ -55,7 +59,9 @@ def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:
         )
         for number in (process(0), process(1), A, B, C)
     ]
-    history = History([*registers, *map(attrs.evolve, entries)], journals=2)
+    listens = [subscribe(each, each, "*") for each in listening]
+    steps = map(attrs.evolve, entries)
+    history = History([*registers, *listens, *steps], journals=2)
     history.number()
     return history
 
@@ -91,6 +97,33 @@ def leaves(registration: int = B) -> Entry:
 def inside(*mids: int) -> list[Entry]:
     """C sends commands to B, within their process."""
     return [step(RecordKind.COMMAND, C, mid, B, journal=1) for mid in mids]
+
+
+def noted(*mids: int) -> list[Entry]:
+    """C notifies B, within their process."""
+    return [
+        step(kind, C, mid, B, journal=1, flags=NOTE)
+        for mid in mids
+        for kind in (RecordKind.NOTIFY, RecordKind.DELIVER)
+    ]
+
+
+def unsubscribes() -> Entry:
+    """B ends the subscription that `bus` gives it."""
+    return attrs.evolve(subscribe(B, B, ""), kind=RecordKind.UNSUBSCRIBE)
+
+
+def registered_late(history: History) -> History:
+    """B registers only after the first record that accepts a message for it."""
+    (register,) = [
+        entry
+        for entry in history.of_kind(RecordKind.REGISTER)
+        if entry.destination == B
+    ]
+    history.entries.remove(register)
+    history.after(history.of_kind(RecordKind.COMMAND)[0], register)
+    history.number()
+    return history
 
 
 def taken(*mids: int) -> list[Entry]:
@@ -135,11 +168,11 @@ BUS_CLEAN: Mapping[str, History] = {
     ),
     "a notification before a command": bus(
         *inside(1),
-        *[
-            step(kind, C, 2, B, journal=1, flags=NOTE)
-            for kind in (RecordKind.NOTIFY, RecordKind.DELIVER)
-        ],
+        *noted(2),
         *taken(1),
+    ),
+    "a callback was about to begin as its subscription ended": bus(
+        *noted(1), unsubscribes(), *noted(2)
     ),
     "something is unread": bus(*inside(1, 2), *taken(1)),
     "something is on the link": bus(*sent(1), *arrives(1), *sent(2)),
@@ -245,6 +278,36 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
         "unaccounted",
         bus(*inside(1), *taken(1), answered(1)[0], leaves(C)),
         (B, "answer to a command", 1, C),
+    ),
+    "notified without a subscription": (
+        "B4",
+        "unsubscribed",
+        bus(*noted(1), listening=[C]),
+        (C, "notification", 1, B),
+    ),
+    "notified by a task with another name": (
+        "B4",
+        "unsubscribed",
+        bus(subscribe(B, 1, "task/*"), *noted(1), listening=[C]),
+        (C, "notification", 1, B),
+    ),
+    "notified twice after its subscription had ended": (
+        "B4",
+        "unsubscribed",
+        bus(*noted(1), unsubscribes(), *noted(2, 3)),
+        (C, "notification", 3, B),
+    ),
+    "found before it registered": (
+        "B6",
+        "early",
+        registered_late(bus(*inside(1), *taken(1))),
+        (C, "command", 1, B),
+    ),
+    "found after it deregistered": (
+        "B6",
+        "late",
+        bus(*inside(1), leaves(), *taken(1)),
+        (C, "command", 1, B),
     ),
     "delivered in another order": (
         "B5",

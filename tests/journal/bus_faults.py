@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BUS_FAULTS", "plant_on_bus"]
 
+_ACCEPTED: Final = (RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY)
+
 _Told = tuple[str, "Entry", bool]  # rule, a record of the message, whether n matters
 
 
@@ -117,6 +119,63 @@ def _reorder(history: History, rng: Random) -> _Told | None:
     return "B5", entry, True
 
 
+def _found(history: History, registration: int) -> list[Entry]:
+    """Return the records that accept messages for a task, or deliver them to it."""
+    kinds = {*_ACCEPTED, RecordKind.DELIVER}
+    return [
+        entry
+        for entry in history.entries
+        if entry.kind in kinds and entry.destination == registration
+    ]
+
+
+def _unsubscribed(history: History, rng: Random) -> _Told | None:
+    """A task begins to subscribe only once its first notification was delivered."""
+    tasks = {entry.destination for entry in history.of_kind(RecordKind.SUBSCRIBE)}
+    firsts = {
+        entry.destination: entry
+        for entry in reversed(history.of_kind(RecordKind.DELIVER))
+        if entry.flags == Flag.NOTIFICATION and entry.destination in tasks
+    }
+    if not firsts:
+        return None
+    entry = rng.choice(sorted(firsts.values(), key=lambda each: each.at))
+    kinds = RecordKind.SUBSCRIBE, RecordKind.UNSUBSCRIBE
+    before = history.entries[: history.entries.index(entry)]
+    for each in reversed(before):
+        if each.kind in kinds and each.destination == entry.destination:
+            history.entries.remove(each)
+            history.after(entry, each)
+    return "B4", entry, True
+
+
+def _unregistered(history: History, rng: Random) -> _Told | None:
+    """A task registers only after its first message."""
+    register = _choose(history, rng, RecordKind.REGISTER)
+    if register is None or not (of := _found(history, register.destination)):
+        return None
+    history.entries.remove(register)
+    history.after(of[0], register)
+    return "B6", of[0], True
+
+
+def _departed(history: History, rng: Random) -> _Told | None:
+    """A task deregisters right before the last time that it is found."""
+    left = _choose(history, rng, RecordKind.DEREGISTER)
+    if left is None:
+        return None
+    of = [
+        entry
+        for entry in _found(history, left.destination)
+        if entry.journal == left.journal and not entry.flags & Flag.ANSWER
+    ]
+    if not of:
+        return None
+    history.entries.remove(left)
+    history.before(of[-1], left)
+    return "B6", of[-1], True
+
+
 BUS_FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
     "twice": _twice,
     "again": _again,
@@ -124,6 +183,9 @@ BUS_FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
     "never read": _never_read,
     "lost": _lost,
     "reorder": _reorder,
+    "unsubscribed": _unsubscribed,
+    "unregistered": _unregistered,
+    "departed": _departed,
 }
 
 

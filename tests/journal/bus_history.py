@@ -21,7 +21,7 @@ from tests.journal.history import Entry, History
 if TYPE_CHECKING:
     from tests.journal.disk import Condition
 
-__all__ = ["TASKS", "clean_bus", "kill_on_bus", "process", "step", "task"]
+__all__ = ["TASKS", "clean_bus", "kill_on_bus", "process", "step", "subscribe", "task"]
 
 TASKS: Final = 3  # per process
 
@@ -61,6 +61,18 @@ def step(
     )
 
 
+def subscribe(task: int, number: int, pattern: str) -> Entry:
+    """The record of a subscription."""
+    return Entry(
+        RecordKind.SUBSCRIBE,
+        port=number,
+        task=pattern,
+        journal=home(task),
+        origin=task,
+        destination=task,
+    )
+
+
 @attrs.define
 class _Message:
     """One message in transit."""
@@ -97,6 +109,28 @@ class _Bus:
             self._register(process(journal), "")
         for each in self.tasks:
             self._register(each, f"task-{each}")
+        # The numbers of their subscriptions.
+        self.subscribed: dict[int, int] = {}
+        for each in self.tasks:
+            self.subscribe(each)
+
+    def subscribe(self, task: int) -> None:
+        number = len(self.history.entries)
+        self.subscribed[task] = number
+        pattern = self.rng.choice(["*", "**"])
+        self.history.entries.append(subscribe(task, number, pattern))
+
+    def change(self) -> None:
+        """A task ends its subscription, or subscribes again."""
+        if not self.tasks:
+            return
+        each = self.rng.choice(self.tasks)
+        if (number := self.subscribed.pop(each, None)) is None:
+            self.subscribe(each)
+            return
+        ended = subscribe(each, number, "")
+        ended.kind = RecordKind.UNSUBSCRIBE
+        self.history.entries.append(ended)
 
     def _register(self, registration: int, name: str) -> None:
         entry = Entry(
@@ -111,7 +145,7 @@ class _Bus:
     def act(self) -> None:
         acts = [self.command, self.notify, self.answer, self.read, self.cross]
         act = self.rng.choices(
-            [*acts, self.drop, self.leave], [6, 3, 3, 12, 8, 1, 0.3]
+            [*acts, self.drop, self.change, self.leave], [6, 3, 3, 12, 8, 1, 1, 0.3]
         )[0]
         act()
 
@@ -128,7 +162,7 @@ class _Bus:
         sender = self.rng.choice(self.tasks)
         self.last_mid[sender] += 1
         mid, flags = self.last_mid[sender], int(Flag.NOTIFICATION)
-        hearers = [each for each in self.tasks if self.rng.random() < 0.5]
+        hearers = [each for each in self.subscribed if self.rng.random() < 0.5]
         here = home(sender)
         for each in hearers:
             if home(each) == here:
@@ -152,8 +186,13 @@ class _Bus:
         if full:
             reader = self.rng.choice(full)
             message = self.boxes[reader].pop(0)
-            self._note(message, RecordKind.EXTRACT, home(reader))
-            self._note(message, RecordKind.DELIVER, home(reader))
+            here = home(reader)
+            self._note(message, RecordKind.EXTRACT, here)
+            notified = message.flags == Flag.NOTIFICATION
+            if notified and reader not in self.subscribed:
+                self._note(message, RecordKind.DISCARD, here, BusReason.UNWANTED)
+                return
+            self._note(message, RecordKind.DELIVER, here)
             if not message.flags & Flag.ANSWER:
                 self.questions.append((reader, message))
 
@@ -173,7 +212,7 @@ class _Bus:
             self._post(message)
             return
         self._note(message, RecordKind.DELIVER, there)
-        for each in self.tasks:
+        for each in self.subscribed:
             if home(each) == there and self.rng.random() < 0.6:
                 self._accept(RecordKind.NOTIFY, attrs.evolve(message, destination=each))
 
@@ -191,6 +230,7 @@ class _Bus:
         if any(m.destination == leaver for link in self.links.values() for m in link):
             return
         self.tasks.remove(leaver)
+        self.subscribed.pop(leaver, None)
         for message in self.boxes[leaver]:
             kind = self.rng.choice([RecordKind.UNDELIVERED, RecordKind.DISCARD])
             self._note(message, kind, home(leaver), BusReason.ADDRESSEE_GONE)

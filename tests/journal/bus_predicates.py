@@ -1,4 +1,4 @@
-"""The predicates of B1 to B5, word for word, over whole lists of records.
+"""The predicates of B1 to B6, word for word, over whole lists of records.
 
 The part of `tests.journal.predicates` that covers the bus.
 """
@@ -11,6 +11,7 @@ import attrs
 
 from bus.journal.format import Flag, RecordKind
 from bus.journal.rules import RULES, SORTS, Basis, Verdict
+from bus.model.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,9 @@ def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
             *_b1(mine),
             *_b2(mine, theirs, struck, ended),
             *_b3(mine, theirs, struck, ended, left),
+            *_b4(mine, seen),
             *_b5(mine, theirs),
+            *_b6(mine, seen, facts),
         ):
             fails = settled or RULES[rule].basis_of(case) is Basis.PRESENCE
             r = s.record
@@ -168,3 +171,69 @@ def _b5(mine: list[Seen], theirs: list[Seen]) -> Iterator[Part]:
             for o in _only(RecordKind.DELIVER, theirs)
         ):
             yield "B5", "overtaken", s, s.record.n
+
+
+def _name(registration: int, seen: list[Seen]) -> str:
+    named = [
+        s.task
+        for s in _only(RecordKind.REGISTER, seen)
+        if s.record.flow == registration and s.task
+    ]
+    return min(named, default="")
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return not (pattern and name) or Specification(pattern).matches(name)
+
+
+def _b4(mine: list[Seen], seen: list[Seen]) -> Iterator[Part]:
+    task = mine[0].record.flow
+    if mine[0].line[1] != Flag.NOTIFICATION or not _name(task, seen):
+        return
+    notifier = _name(mine[0].record.origin, seen)
+    for r in _only(RecordKind.DELIVER, mine):
+        here = [s for s in seen if s.journal == r.journal and s.record.flow == task]
+        delivers = [
+            s.record.n
+            for s in _only(RecordKind.DELIVER, here)
+            if s.line[1] == Flag.NOTIFICATION
+        ]
+        if not any(
+            s.record.n < r.record.n
+            and _matches(s.task, notifier)
+            and _reaches(s, r.record.n, here, delivers)
+            for s in _only(RecordKind.SUBSCRIBE, here)
+        ):
+            yield "B4", "unsubscribed", r, r.record.n
+
+
+def _reaches(subscribed: Seen, n: int, here: list[Seen], delivers: list[int]) -> bool:
+    ends = [
+        s.record.n
+        for s in _only(RecordKind.UNSUBSCRIBE, here)
+        if s.record.mid == subscribed.record.mid
+    ]
+    end = min(ends, default=n + 1)
+    return end > n or not any(end < other < n for other in delivers)
+
+
+def _b6(mine: list[Seen], seen: list[Seen], facts: Facts) -> Iterator[Part]:
+    flow = mine[0].record.flow
+    for s in mine:
+        if s.record.kind not in {*_ACCEPTED, RecordKind.DELIVER}:
+            continue
+        boot = facts[s.journal].boot
+        starts = [
+            o.record.mono
+            for o in _only(RecordKind.REGISTER, seen)
+            if o.record.flow == flow and facts[o.journal].boot == boot != ""
+        ]
+        ends = [
+            o.record.n
+            for o in _only(RecordKind.DEREGISTER, seen)
+            if o.record.flow == flow and o.journal == s.journal
+        ]
+        if starts and s.record.mono < min(starts):
+            yield "B6", "early", s, s.record.n
+        elif not s.is_answer and ends and min(ends) < s.record.n:
+            yield "B6", "late", s, s.record.n

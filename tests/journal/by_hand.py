@@ -12,7 +12,7 @@ import attrs
 
 from bus.journal.format import RecordKind
 from queuebroker.observer import Reason
-from tests.journal.deaths import death
+from tests.journal.deaths import death, split
 from tests.journal.history import Entry, History
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ __all__ = [
     "FLOW",
     "at_a",
     "at_b",
+    "by_b",
     "dropped",
+    "from_a",
     "killed_with",
     "met",
     "received",
@@ -203,6 +205,13 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         2,
         "neither received nor dropped",
     ),
+    "a message received before it was sent": (
+        "Q6",
+        "early",
+        met(*received(1), *sent(1)),
+        1,
+        "before it was sent",
+    ),
     "a message received by an end that had left": (
         "Q7",
         "received",
@@ -237,10 +246,7 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
 def apart(*entries: Entry) -> History:
     """Connect a in journal 0, whose process died, and b in journal 1, which knows."""
     history = met(*map(attrs.evolve, entries))
-    history.journals = 2
-    for entry in history.entries:
-        sends = entry.kind is RecordKind.SEND
-        entry.journal = 1 - entry.side if sends else entry.side
+    split(history)
     history.entries.append(death(0, 1))
     history.number()
     return history

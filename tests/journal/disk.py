@@ -48,7 +48,7 @@ class Condition:
     seal.
     seal_damaged: a byte of the last seal was. late: operations were reported after the
     close. begun: False if its process was killed before its first record. machine: that
-    of its process.
+    of its process. boot: one of its boots; another one has another clock.
     """
 
     closed: bool = True
@@ -61,6 +61,7 @@ class Condition:
     late: bool = False
     begun: bool = True
     machine: str = MACHINE
+    boot: int = 0
 
 
 def store(
@@ -101,7 +102,7 @@ def _records(
             "machine": condition.machine,
             "pid": process_id(index),
             "program": "history",
-            "boot_id": bytes(16).hex(),
+            "boot_id": condition.boot.to_bytes(16).hex(),
             "mono": _MONO,
             "wall": 10 * _MONO,
         }
@@ -111,8 +112,9 @@ def _records(
         lines.append({"is": "late", "mono": _MONO})
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (path / "meta.jsonl").write_text(text, encoding="ascii")
+    end = max([entry.at for entry in entries], default=0) + 1
     kinds = [Entry(RecordKind.OPEN), *entries] if condition.begun else []
-    kinds += [Entry(RecordKind.CLOSE)] if condition.closed else []
+    kinds += [Entry(RecordKind.CLOSE, at=end)] if condition.closed else []
     return [
         bytes(RECORD_BYTES) if n in condition.holes else _pack(n, entry, names)
         for n, entry in enumerate(kinds)
@@ -121,7 +123,7 @@ def _records(
 
 def _pack(n: int, entry: Entry, names: Mapping[str, int]) -> bytes:
     who = names[entry.task], names[entry.peer]
-    mono = _MONO + 1000 * n + entry.late
+    mono = _MONO + 1000 * entry.at + entry.late
     head = entry.kind, entry.flags, entry.reason, entry.size, n, mono
     what = entry.flow, entry.seq, entry.origin, entry.port, *who
     return RECORD.pack(*head, *what, 0, 0, 0, entry.hop, RECORD_VERSION, mark(n))
@@ -145,7 +147,7 @@ def _write_segments(
             segment=number,
             first_n=number * slots,
             slots=slots,
-            boot_id=bytes(16),
+            boot_id=condition.boot.to_bytes(16),
             mono=_MONO,
             wall=10 * _MONO,
             seal=seal if sealed else None,

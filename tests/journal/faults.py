@@ -59,9 +59,9 @@ def _duplicate(history: History, rng: Random) -> _Told | None:
 def _reorder(history: History, rng: Random) -> _Told | None:
     if pair := _received_twice_over(history, rng):
         first, second = pair
-        first.seq, second.seq = second.seq, first.seq
-        first.size, second.size = second.size, first.size
-        return "Q2", second, True, True
+        history.entries.remove(first)
+        history.after(second, first)
+        return "Q2", first, True, True
     return None
 
 
@@ -104,6 +104,25 @@ def _foreign(history: History, rng: Random) -> _Told | None:
         history.entries.remove(sent)
         return "Q4", entry, True, False
     return None
+
+
+def _early(history: History, rng: Random) -> _Told | None:
+    """A message whose sending is recorded after it was received."""
+    closes = history.of_kind(RecordKind.CLOSE_LOCAL)
+    receives = [
+        entry
+        for entry in history.of_kind(RecordKind.RECEIVE)
+        if not any(c.channel == entry.channel and c.n < entry.n for c in closes)
+    ]
+    if not receives:
+        return None
+    entry = rng.choice(receives)
+    (sent,) = [
+        e for e in history.of_kind(RecordKind.SEND, entry.flow) if e.seq == entry.seq
+    ]
+    history.entries.remove(sent)
+    history.after(entry, sent)
+    return "Q6", entry, True, False
 
 
 def _size(history: History, rng: Random) -> _Told | None:
@@ -207,6 +226,7 @@ FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
     "half": _half,
     "unaccounted": _unaccounted,
     "foreign": _foreign,
+    "early": _early,
     "size": _size,
     "sent late": _sent_late,
     "accepted late": _accepted_late,

@@ -25,8 +25,9 @@ _CAPACITY: Final = 4
 
 @attrs.define(eq=False)
 class Entry:
-    """One record; `History.number` sets `n`.
+    """One record; `History.number` sets `n` and `at`.
 
+    at: its position among all records of the history, from 1, which gives its time.
     late: delay of its time after the time of its position, in nanoseconds.
     origin, destination, hop, flags: of a message of the bus, whose number is `port`.
     """
@@ -42,6 +43,7 @@ class Entry:
     reason: Reason | BusReason = Reason.NONE
     journal: int = 0
     n: int = -1
+    at: int = 0
     late: int = 0
     origin: int = 0
     destination: int = 0
@@ -64,7 +66,13 @@ class History:
     journals: int = 1
 
     def number(self) -> None:
-        """Number the entries of each journal; record 0 is its OPEN."""
+        """Number the entries, of each journal and of all; record 0 is the OPEN."""
+        for at, entry in enumerate(self.entries, 1):
+            entry.at = at
+        self.number_journals()
+
+    def number_journals(self) -> None:
+        """Number the entries of each journal, and keep their times."""
         following = [1] * self.journals
         for entry in self.entries:
             entry.n = following[entry.journal]

@@ -51,6 +51,7 @@ def would_be_violations(journals: list[StoredJournal]) -> set[tuple[Key, Verdict
         *_q2_q3(channel_records),
         *_q4(channel_records, facts),
         *_q5(channel_records, facts),
+        *_q6(channel_records, facts),
         *_q7(channel_records),
         *_q8(channel_records),
     ]
@@ -201,6 +202,23 @@ def _q5(records: list[Seen], facts: Facts) -> Iterator[Part]:
         unaccounted = left and not _sender_died(flow, records, facts)
         if overtaken or unaccounted or not ended:
             yield "Q5", flow, seq, None
+
+
+def _q6(records: list[Seen], facts: Facts) -> Iterator[Part]:
+    both = _messages(records, RecordKind.SEND) & _messages(records, RecordKind.RECEIVE)
+    for flow, seq in both:
+        sends = _of(records, RecordKind.SEND, flow, seq)
+        receives = _of(records, RecordKind.RECEIVE, flow, seq)
+        if len(sends) == len(receives) == 1 and before(receives[0], sends[0], facts):
+            yield "Q6", flow, seq, None
+
+
+def before(one: Seen, other: Seen, facts: Facts) -> bool:
+    """Whether a record provably precedes another one."""
+    if one.journal == other.journal:
+        return one.record.n < other.record.n
+    boots = facts[one.journal].boot, facts[other.journal].boot
+    return boots[0] == boots[1] != "" and one.record.mono < other.record.mono
 
 
 def _q7(records: list[Seen]) -> Iterator[Part]:

@@ -39,7 +39,7 @@ def test_a_message_that_arrived_takes_no_more_than_its_packed_records() -> None:
 
     assert kept / MESSAGES < KEPT_MAX
     counts = {"B1": MESSAGES, "B2": MESSAGES, "B3": MESSAGES, "B5": MESSAGES}
-    assert traffic.checked() == counts
+    assert traffic.checked() == counts | {"B4": 0, "B6": 0}
 
 
 def test_a_message_of_a_channel_that_arrived_in_its_turn_takes_only_its_size() -> None:

@@ -74,6 +74,21 @@ def test_a_registration_is_recorded_with_its_name(tmp_path: Path) -> None:
     ] == [("register", 5, 5, "sensor"), ("move", 5, 5, ""), ("deregister", 5, 5, "")]
 
 
+def test_a_subscription_is_recorded_with_its_number_and_pattern(
+    tmp_path: Path,
+) -> None:
+    def tell(recorder: BusRecorder) -> None:
+        recorder.on_subscribed(5, 3, "news/*")
+        recorder.on_unsubscribed(5, 3)
+
+    stored, records = reported(tmp_path, tell)
+
+    assert [
+        (kind_name(one.kind), one.flow, one.mid, stored.name(one.task))
+        for one in records
+    ] == [("subscribe", 5, 3, "news/*"), ("unsubscribe", 5, 3, "")]
+
+
 def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> None:
     def tell(recorder: BusRecorder) -> None:
         recorder.link_up(12, "here", "worker")
@@ -93,6 +108,7 @@ def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> N
 CALLS: dict[str, Callable[[BusRecorder], None]] = {
     "a step": lambda recorder: recorder(BusOperation.COMMAND, 1, 1, 1),
     "a name": lambda recorder: recorder.on_registered(1, "name"),
+    "a subscription": lambda recorder: recorder.on_subscribed(1, 1, "name"),
     "a link": lambda recorder: recorder.link_up(1, "machine", "process"),
 }
 

@@ -25,12 +25,15 @@ from tests.journal.by_hand import (
     FLOW,
     at_a,
     at_b,
+    by_b,
     dropped,
+    from_a,
     met,
     received,
     sent,
 )
-from tests.journal.checking import checked, found, held, verdicts
+from tests.journal.checking import checked, found, held, judged, verdicts
+from tests.journal.deaths import split
 from tests.journal.histories import (
     FAULTS,
     Condition,
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from bus.journal.violation import Violation
 
 
-@clause("J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8")
+@clause("J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
 @pytest.mark.parametrize("history", CLEAN.values(), ids=CLEAN)
 def test_a_history_that_keeps_every_promise_passes(history: History) -> None:
     """Traffic that keeps the rules is PASS on each rule that applies to it."""
@@ -57,7 +60,7 @@ def test_a_history_that_keeps_every_promise_passes(history: History) -> None:
     assert result.verdict is Verdict.PASS
 
 
-@clause("Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8")
+@clause("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
 @pytest.mark.parametrize(
     ("rule", "case", "history", "seq", "text"), BROKEN.values(), ids=BROKEN
 )
@@ -131,6 +134,22 @@ def test_a_message_may_be_received_in_another_journal_whichever_is_read_first() 
         assert {each.rule: each.checked for each in result.verdicts}["Q5"] == 3
 
 
+@clause("Q6")
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(("boot", "reported"), [(0, ["Q6"]), (1, [])])
+def test_times_prove_a_wrong_order_between_processes_of_one_boot_alone(
+    side: int, boot: int, reported: list[str]
+) -> None:
+    """Whichever of the two journals is read first."""
+    message = [*sent(1), *received(1)] if side == 0 else [*from_a(1), *by_b(1)]
+    history = met(*reversed(message))
+    split(history)
+
+    result = judged(history, {1: Condition(boot=boot)})
+
+    assert [one.rule for one in result.violations] == reported
+
+
 def test_each_rule_says_how_much_it_checked() -> None:
     result = checked(met(*sent(1, 2, 3), *received(1, 2, 2), A_LEAVES, *dropped(3)))
 
@@ -141,12 +160,15 @@ def test_each_rule_says_how_much_it_checked() -> None:
         "Q3": 2,
         "Q4": 2,
         "Q5": 3,
+        "Q6": 2,
         "Q7": 6,
         "Q8": 2,
         "B1": 0,
         "B2": 0,
         "B3": 0,
+        "B4": 0,
         "B5": 0,
+        "B6": 0,
     }
 
 

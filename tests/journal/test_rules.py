@@ -20,20 +20,23 @@ FACTS = {
     "Q3": {"count"},
     "Q4": set(),
     "Q5": {"other_seq"},
+    "Q6": set(),
     "Q7": set(),
     "Q8": {"smallest", "largest"},
     "B1": {"count"},
     "B2": {"other_seq"},
     "B3": {"other_seq"},
+    "B4": set(),
     "B5": {"other_seq"},
+    "B6": set(),
 }
 
 
 def test_the_rules_are_these_in_this_order() -> None:
-    of_queues = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8"]
-    assert list(RULES) == ["J1", *of_queues, "B1", "B2", "B3", "B5"]
+    of_queues = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"]
+    assert list(RULES) == ["J1", *of_queues, "B1", "B2", "B3", "B4", "B5", "B6"]
     absent = [rule.id for rule in RULES.values() if rule.basis is Basis.ABSENCE]
-    assert absent == ["J1", "Q1", "Q4", "Q5", "B2", "B3"]
+    assert absent == ["J1", "Q1", "Q4", "Q5", "B2", "B3", "B4"]
 
 
 def test_a_case_has_the_basis_of_its_rule_unless_it_is_proven() -> None:
@@ -64,12 +67,15 @@ def test_a_rule_asks_only_for_facts_that_both_checkers_give(rule: Rule) -> None:
         ("Q3", ("Q3", 2, 3, None, None)),
         ("Q4", ("Q4", 2, 3, None, None)),
         ("Q5", ("Q5", 2, 3, None, None)),
+        ("Q6", ("Q6", 2, 3, None, None)),
         ("Q7", ("Q7", 2, None, 4, None)),
         ("Q8", ("Q8", 2, 3, None, None)),
         ("B1", ("B1", 2, 3, None, None, 7, "command")),
         ("B2", ("B2", 2, 3, None, None, 7, "command")),
         ("B3", ("B3", 2, 3, None, None, 7, "command")),
+        ("B4", ("B4", 2, 3, 4, None, 7, "command")),
         ("B5", ("B5", 2, 3, 4, None, 7, "command")),
+        ("B6", ("B6", 2, 3, 4, None, 7, "command")),
     ],
 )
 def test_a_violation_is_identified_by_the_key_of_its_rule(

@@ -511,3 +511,16 @@ def test_a_watcher_is_notified_of_present_new_and_departed_tasks() -> None:
     assert subscriptions_of(one).unwatch(watch)
     assert not subscriptions_of(one).unwatch(watch)
     assert reports(leave(one, other)) == []
+
+
+@clause("B6")
+def test_a_registration_is_recorded_before_it_can_be_found() -> None:
+    of = manager()
+    found: list[object] = []
+
+    def record(number: int, name: str) -> None:
+        found.append((number, name, of.table.find(name)))
+
+    entry, _ = of.register("a", Visibility.PUBLIC, "bus1", "host", "box", record=record)
+
+    assert found == [(entry.id.number, "a", None)]

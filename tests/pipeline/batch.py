@@ -83,6 +83,7 @@ class Batch:
         """
         channels = range(self.cases * _CHANNELS, (self.cases + 1) * _CHANNELS)
         first = len(self.conditions)
+        history.number()
         for entry in history.entries:
             channel = channels[entry.channel] if entry.channel else 0
             journal = entry.journal + first
@@ -101,7 +102,7 @@ class Batch:
     def store(self, folder: Path) -> list[Path]:
         """Store all journals below a folder; return the path of each."""
         together = History(self.entries, len(self.conditions))
-        together.number()
+        together.number_journals()
         conditions = dict(enumerate(self.conditions))
         return store(together, folder, slots=16, conditions=conditions)
 

@@ -19,7 +19,7 @@ from specs.clauses import clause
 from tests.journal.telling import SMALL
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, held, settled
-from tests.kit.journals import BUS_RULES, holds, lines, links, steps_of
+from tests.kit.journals import OF_COMMANDS, holds, lines, links, steps_of
 from tests.kit.tasks import Reader
 from tests.process.processes import commands, linked, subscribed, under_way
 from tests.process.real import Far
@@ -60,7 +60,7 @@ def test_a_message_to_another_process_is_recorded_in_both(
 
     assert by_message(steps_of(tmp_path, "near")) == by_message(lines(near))
     assert by_message(steps_of(tmp_path, "far")) == by_message(lines(far))
-    holds(tmp_path, checked=BUS_RULES if " deliver " in near + far else ("B2", "B3"))
+    holds(tmp_path, checked=OF_COMMANDS if " deliver " in near + far else ("B2", "B3"))
 
 
 # The outcomes of commands 2 to 5 with room for two; one is under way.

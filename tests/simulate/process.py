@@ -242,16 +242,17 @@ class SimProcess:
         task = SimTask(self, name)
         visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
         todo: list[Action] = []
+        sink = self.trace_sink
+        record = None if sink is None else sink.on_registered
         try:
             self.manager.claim(name, visibility, todo)
             task.entry, actions = self.manager.register(
-                name, visibility, "bus1", "here", task, self.world.now
+                name, visibility, "bus1", "here", task, self.world.now, record=record
             )
         except NameTakenError:
             return None
-        if self.trace_sink is not None:
-            self.trace_sink.on_registered(task.id.number, name)
-            task.tracer = Tracer(self.trace_sink, task.id.number, itertools.count(1))
+        if sink is not None:
+            task.tracer = Tracer(sink, task.id.number, itertools.count(1))
         self.say(lambda: f"registers {name} as {task.id.number}")
         self.tasks[name] = task
         self.do(todo + actions)
@@ -436,6 +437,9 @@ class SimProcess:
         self.say(lambda: f"{task.name} subscribes to {specification}")
         asked = Asked(task.entry, Specification.parse(specification))
         task.subscriptions.append(asked)
+        if self.trace_sink is not None:
+            number, pattern = id(asked), asked.specification.pattern
+            self.trace_sink.on_subscribed(task.entry.id.number, number, pattern)
         task.changes += 1
         self.do(self.subscriptions.subscribe(asked, settled))
         self.settle()

@@ -120,7 +120,7 @@ class Recorded:
             and sort_of(record.flags) == sort
         )
         sender, receiver = (
-            f"{traffic.names.get(each) or 'process'} {each}"
+            f"{traffic.lifetimes.names.get(each) or 'process'} {each}"
             for each in (origin, finding.flow)
         )
         steps = "; ".join(each[-1] for each in reported)
@@ -197,6 +197,7 @@ class _Journal:
             late=False,
             segments=1,
             sealed=0,
+            boot="world",
             died=not self.process.alive,
         )
 

@@ -35,7 +35,7 @@ NUMBERS = {
     "QB-WAIT": (1,),
     "AMO": range(1, 30),
     # 4 and 6, the receivers and the contents of a search, are not built yet.
-    "B": (1, 2, 3, 5),
+    "B": (1, 2, 3, 4, 5, 6),
     "BP": range(1, 22),
     "QB-SOCK": range(1, 12),
     # The ones that processes decide; the rest comes with sockets and discovery. 7, to
@@ -58,7 +58,7 @@ NUMBERS = {
     "MC": [*range(1, 42)],
     "OPEN": (1, 2, 3, 10, 12, 15, 19, 20, 21),
     # 6, causality across machines, is not built yet.
-    "Q": (1, 2, 3, 4, 5, 7, 8),
+    "Q": (1, 2, 3, 4, 5, 6, 7, 8),
 }
 
 

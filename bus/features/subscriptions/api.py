@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Subscriber", "Subscription", "Watch"]
 
+# The numbers of subscriptions in a journal, which may record several buses.
+_numbers: Final = itertools.count(1)
+
 
 class Subscription(Uncopyable):
     """A subscription to the notifications of other tasks (BUS-MSG-5, AMO-26).
@@ -53,6 +57,7 @@ class Subscription(Uncopyable):
         "_callback",
         "_entry",
         "_exchange",
+        "_recorded",
         "_then",
         "active",
         "reference",
@@ -75,6 +80,8 @@ class Subscription(Uncopyable):
         self.specification: Final = specification
         self.reference: Final = reference
         self.active: bool = True
+        # Its number in the journal, until its end is recorded; 0 if it is in none.
+        self._recorded: int = 0
         # Called on cancellation.
         self._then: Callable[[], object] | None = None
 
@@ -105,6 +112,9 @@ class Subscription(Uncopyable):
         )
         # After that: until then the departure of the task repeats an interrupted call.
         _interests_of(self._entry).pop(self, None)
+        number, self._recorded = self._recorded, 0
+        if number and (trace_sink := self._exchange.trace_sink) is not None:
+            trace_sink.on_unsubscribed(self._entry.id.number, number)
         if self._then is not None:
             self._then()
 
@@ -114,6 +124,10 @@ class Subscription(Uncopyable):
         settled: called once all processes have the subscription.
         """
         manager = self._exchange.manager
+        if (trace_sink := self._exchange.trace_sink) is not None:
+            self._recorded = number = next(_numbers)
+            pattern = self.specification.pattern
+            trace_sink.on_subscribed(self._entry.id.number, number, pattern)
         _begin(self, lambda: subscriptions_of(manager).subscribe(self, settled))
 
 

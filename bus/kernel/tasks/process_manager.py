@@ -26,7 +26,7 @@ from bus.model.message import Incoming, Kind
 from bus.model.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from bus.kernel.tasks.actions import ActionQueue
     from bus.kernel.tasks.remote import Audiences, Remote
@@ -225,12 +225,15 @@ class ProcessManager:
         mailbox: object,
         now: float = 0.0,
         overflow: Overflow = "error",
+        record: Callable[[int, str], object] | None = None,
     ) -> tuple[Entry, list[Action]]:
         """Register a task, so that its name is found from now on.
 
         host, mailbox: the task's host, and its mailbox there. The mailbox must hold
           back posted messages until it is opened.
         overflow: policy for commands that exceed the mailbox's capacity.
+        record: called with the number and the name of the registration before any
+          thread can find it; its record precedes those of all its messages (B6).
 
         Raises:
             NameTakenError: another task holds the name, as far as is known here
@@ -248,6 +251,8 @@ class ProcessManager:
             mailbox=mailbox,
             overflow=overflow,
         )
+        if record is not None:
+            record(entry.id.number, name)
         actions = self._add(entry)
         if self.remote is not None and public:
             actions += self.remote.on_registered(entry, now)
