@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Asker", "Call", "Question", "Questions", "why_unanswered", "why_unread"]
 
-_LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
 _BUSY_S: Final = 0.05  # a callback that has run for less is not worth a mention
 
 
@@ -168,13 +167,10 @@ class Call(Awaited[Answer], Question, eq=False, kw_only=True):
         assert self.parker is not None
         if _sync.park(self.parker, self.is_over, self.deadline) or self.is_over():
             return None
-        # This thread checks the deadline itself: the thread of the task may be busy.
-        if not questions.cancel(self):
-            # Another thread has just closed the question, and hands over the outcome
-            # next, unless it is interrupted.
-            soon = _sync.monotonic() + _LATE_S
-            if _sync.park(self.parker, self.is_over, soon) or self.is_over():
-                return None
+        # This thread checks the deadline itself: the thread of the task may be busy. If
+        # another thread has just closed the question, the outcome is here.
+        if not questions.cancel(self) and self.is_over():
+            return None
         error = self.timeout_error()
         assert error is not None
         return error
@@ -229,28 +225,43 @@ class Questions:
                 heapq.heappush(self._deadlines, (question.deadline, number))
         return number
 
-    def try_deliver_directly(self, answer: Answer, host: Host | None = None) -> bool:
+    def try_deliver_directly(
+        self, answer: Answer, host: Host | None = None, *, read: bool = False
+    ) -> bool:
         """Hand an answer to a caller that waits in another thread; False if none does.
 
         Any thread may call this while the host thread sleeps and has no item pending.
-        So the answer overtakes no earlier message (BUS-MSG-15).
+        So the answer overtakes no earlier message (BUS-MSG-15). An interrupt leaves the
+        question open, or its caller woken with the answer.
 
         host: the host thread, if that calls this in its wait, for a caller that waits
           in it instead, and finds the answer when the wait ends.
+        read: True for an answer that the task reads from its mailbox; ``host`` is then
+          the thread in which the caller waits, if that is the host thread.
         """
-        with self._lock:
-            call = self.open.get(answer.number)
-            if type(call) is not Call or call.host is not host:
-                return False  # or it is late
-            del self.open[answer.number]
-        if answer._trace is not None:
-            answer._trace.record_accepted(answer._to.id.number)
-            answer._trace.record_delivered()
-        if host is None:
-            call.on_outcome(answer)
-        else:
-            call.outcome = answer
-        return True
+        call: Question | None = None
+        try:
+            with self._lock:
+                call = self.open.get(answer.number)
+                if type(call) is not Call or call.host is not host:
+                    return False  # or it is late
+                # No call between these lines: an interrupt, and a caller whose time is
+                # up, find the question open, or closed with its outcome.
+                del self.open[answer.number]
+                call.outcome = answer
+            if answer._trace is not None:
+                if not read:
+                    answer._trace.record_accepted(answer._to.id.number)
+                answer._trace.record_delivered()
+            if host is None or read:
+                call.wake()
+            return True
+        except BaseException:
+            # An interrupt, or a lack of memory. The outcome of a call that is still
+            # open is None, and to wake its caller would end it.
+            if type(call) is Call and call.outcome is not None:
+                call.wake()
+            raise
 
     def answer(self, number: int, *, final: bool) -> Question | None:
         """Return the question of an answer, and close it if the answer is final.
@@ -433,6 +444,11 @@ class Asker:
 
     def on_answer(self, answer: Answer) -> None:
         """Resolve the question of an answer, or count the answer as late."""
+        question = self.questions.get(answer.number)
+        if type(question) is Call:
+            host = question.host
+            if self.questions.try_deliver_directly(answer, host, read=True):
+                return
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
             if type(answer) is Answer:
@@ -440,9 +456,6 @@ class Asker:
             return
         if answer._trace is not None:
             answer._trace.record_delivered()
-        if isinstance(question, Call):
-            question.on_outcome(answer)
-            return
         assert question.callback is not None
         run_callback(question.callback, self._response(question, answer), self._client)
 

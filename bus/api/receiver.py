@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.arguments import wrong_type
 from bus.api.delivery_failures import DeliveryFailures
-from bus.api.questions import Asker
+from bus.api.questions import Asker, Call
 from bus.api.reentry import calls_user, guarded
 from bus.api.run_callback import run_callback
 from bus.errors import (
@@ -354,6 +354,12 @@ class Receiver:
         message.subscriptions = alive
         message.reference = alive[0].reference
         run_callback(alive[0]._callback, message, self)
+
+    def has_caller(self, item: Any) -> bool:
+        """Return True if an item is an answer for which a caller still waits."""
+        if not isinstance(item, Answer):
+            return False
+        return type(self.questions.get(item.number)) is Call
 
     def _extract(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""

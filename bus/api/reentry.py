@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from bus.process.scheduler import Scheduler
 from queuebroker import _sync
+from queuebroker._net import Sleeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +46,11 @@ _LIBRARY: Final = (
 )
 
 # The functions that call the user's code in a consistent state, by the id of their code
-# object, which lives as long as this module.
-_CALLERS: Final[set[int]] = set()
+# object, which lives as long as this module. A thread that waits at a link holds no
+# lock while it spins or sleeps there; a message to one of its own tasks wakes it.
+_CALLERS: Final[set[int]] = {
+    id(each.__code__) for each in (Sleeper.spin, Sleeper.sleep)
+}
 # This function calls user code only while ``running`` is set.
 _READS: Final = Scheduler._read.__code__
 

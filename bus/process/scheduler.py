@@ -159,7 +159,15 @@ class Scheduler:
             del ready[0]
         self.callbacks += 1
         self.running = client = mailbox.client
-        client.handle(item)
+        try:
+            client.handle(item)
+        except BaseException:
+            # An interrupt, or a lack of memory. No callback is called twice, but a
+            # caller in another thread needs its answer.
+            if client.has_caller(item):
+                mailbox.items.appendleft(item)  # type: ignore[union-attr]  # it was there
+                self.review(mailbox)
+            raise
         self.running = None
 
     def _next(self, mailbox: Mailbox, now: float) -> Any:

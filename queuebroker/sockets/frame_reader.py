@@ -55,7 +55,8 @@ class FrameReader:
     first_max: maximum bytes in the body of a frame other than messages.
     unanswered_max: maximum bytes of a message before this side has sent one; None: no
       other limit than afterwards.
-    limit: maximum bytes of a message, once the connection is open.
+    limit, capacity: maximum bytes of a message, and the maximum number of messages that
+      wait to be received, once the connection is open.
     unanswered: True while ``unanswered_max`` applies.
     parts: the bytes of the incomplete frame, empty if there is none or it is gathered.
     wanted: bytes still missing from the incomplete frame, 0 if that is unknown.
@@ -70,6 +71,7 @@ class FrameReader:
         "_first_max",
         "_long_number",
         "_unanswered_max",
+        "capacity",
         "drops",
         "gathering",
         "limit",
@@ -84,6 +86,7 @@ class FrameReader:
         unanswered_max: int | None = None,
     ) -> None:
         self.limit: int = 0
+        self.capacity: int = 0
         self.unanswered: bool = unanswered_max is not None
         self.parts: list[bytes] = []
         self.wanted: int = 0
@@ -196,9 +199,11 @@ class FrameReader:
         if kind == _MESSAGE:
             most = longest + OVERHEAD_BYTES
         elif kind == _RUN:
-            # A run fits the free slots, and its sender keeps it short.
-            most = longest if self.unanswered else max(longest, RUN_BYTES_MAX)
-            most += OVERHEAD_BYTES
+            # A run fits the free slots, and its sender keeps it short. Before an answer
+            # it takes no more memory than its messages would take one by one.
+            most = max(longest, RUN_BYTES_MAX) + OVERHEAD_BYTES
+            if self.unanswered:
+                most = min(most, self.capacity * (longest + OVERHEAD_BYTES))
         else:
             most = self._first_max + (longest if kind == _WITH_FDS else 0)
         if length > most:

@@ -90,9 +90,9 @@ class SocketOptions:
     message_bytes_max: bytes of the longest message, even if ``max_message_size`` sets
         no limit: it bounds the memory that a peer can make this process allocate.
     first_frame_bytes_max: bytes of the first frame of a peer.
-    unanswered_bytes_max: bytes of the longest message, or frame of messages, from a
-        peer that has connected here and was sent no message yet. Use it for protocols
-        in which the peer first introduces itself. None: as for any other message.
+    unanswered_bytes_max: bytes of the longest message from a peer that has connected
+        here and was sent no message yet. Use it for protocols in which the peer first
+        introduces itself. None: as for any other message.
     farewell_s: seconds that a connection which this end has left may stay open. It is
         closed as soon as all output is written, without a good-bye of the peer, and
         after this time at the latest (``ipc``: the peer can read the written bytes even

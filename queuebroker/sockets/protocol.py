@@ -438,6 +438,7 @@ class Protocol:
 
     def _agree(self, welcome: Welcome) -> None:
         self.capacity = self.sendable = self.receivable = welcome.capacity
+        self.reader.capacity = welcome.capacity
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
         self._riding_min = max(1, welcome.capacity // 4)

@@ -3,88 +3,82 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bus import CommandTimeoutError, UnresolvedError
-from bus.api import questions
-from bus.api.questions import Call, Question, Questions
+import bus as package
+from bus import NOREPLY, CommandTimeoutError, UnresolvedError
+from bus.kernel.tasks.actions import Answer
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.kit.buses import PATIENT, processes
+from tests.kit.serving import settle
+from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bus import Incoming
-    from bus.kernel.tasks.actions import Answer
+    from tests.strikes import Blow
 
 
-@clause("BUS-FLOW-5")
-def test_an_answer_that_comes_as_time_is_up_is_returned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The answer closes the question just before the caller is woken.
+@clause("BUS-FLOW-5", "BUS-MSG-11")
+def test_an_interrupted_thread_hands_the_answer_of_another_callers_call_over() -> None:
+    """Wherever the interrupt comes, the caller gets the answer without its timeout.
 
-    The caller used to get the error that its task had left.
+    Without a timeout the caller used to wait for ever.
     """
-    closed, looked = threading.Event(), threading.Event()
-    park, on_outcome, cancel = _sync.park, Call.on_outcome, Questions.cancel
-    asker = threading.get_ident()
 
-    def park_until_closed(
-        lock: Any, ready: Callable[[], bool], deadline: float | None
-    ) -> bool:
-        if threading.get_ident() == asker and not closed.is_set():
-            return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
-        return park(lock, ready, deadline)
+    def run(threads: Threads) -> None:
+        with memory_bus(config=PATIENT) as bus:
+            here = bus.here()
+            bus.register("echo", thread=bus.thread(), on_command=lambda m: m.payload)
+            asker = bus.register("asker", thread=here, on_command=lambda _: None)
 
-    def hand_over_later(self: Call, outcome: Answer) -> None:
-        closed.set()
-        assert looked.wait(LIMIT_S)
-        on_outcome(self, outcome)
+            def case(interrupted: Blow) -> None:
+                asker.command("asker")  # the answer queues up behind this command
+                answer = threads.start(lambda: asker.call("echo", 1, timeout=None))
+                until(lambda: bool(here._manager.inbox.items), "the answer is here")
 
-    def cancel_and_tell(self: Questions, question: Question) -> bool:
-        waited = cancel(self, question)
-        looked.set()
-        return waited
+                interrupted(lambda: here.poll(0))
 
-    with memory_bus() as bus:
-        bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
-        task = bus.register("asker", thread=bus.thread())
-        monkeypatch.setattr(_sync, "park", park_until_closed)
-        monkeypatch.setattr(Call, "on_outcome", hand_over_later)
-        monkeypatch.setattr(Questions, "cancel", cancel_and_tell)
+                settle(bus)
+                assert answer.result(LIMIT_S) == 1
 
-        assert task.call("doubler", 21, timeout=5) == 42
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run, threads).result(4 * LIMIT_S)
 
 
-@clause("BUS-FLOW-5")
-@pytest.mark.parametrize("reported", [False, True])
-def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
-    monkeypatch: pytest.MonkeyPatch, *, reported: bool
-) -> None:
-    """The question is closed, but the caller is not woken: it used to wait for ever."""
-    interrupted = threading.Event()
+@clause("BUS-FLOW-5", "BUS-MSG-11")
+def test_an_interrupted_thread_hands_over_the_answers_that_it_reads_from_a_link() -> (
+    None
+):
+    """The thread waits at the link, and so does the actions of the whole process."""
+    waiting: list[Incoming] = []
 
-    def strike(self: Call, response: Any) -> None:
-        if reported:
-            self.outcome = response
-        interrupted.set()
+    def keep(message: Incoming) -> object:
+        waiting.append(message)
+        return NOREPLY
 
-    monkeypatch.setattr(questions, "_LATE_S", 0.01)
-    with memory_bus() as bus:
-        bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
-        task = bus.register("asker", thread=bus.thread())
-        monkeypatch.setattr(Call, "on_outcome", strike)
-        if reported:
-            assert task.call("doubler", 21, timeout=0.05) == 42
-        else:
-            with pytest.raises(CommandTimeoutError):
-                task.call("doubler", 21, timeout=0.05)
-        assert interrupted.is_set()
+    with processes(2) as (near, far), Threads() as threads:
+        far.register("far", thread=far.thread(), on_command=keep)
+        asker = near.register("asker", thread=near.thread())
+        exchange = near._exchange
+
+        def case(interrupted: Blow) -> None:
+            outcome = threads.start(lambda: asker.call("far", timeout=None))
+            until(lambda: bool(waiting), "the far task has the question")
+            answer = Answer(asker._entry, waiting.pop()._id, None, "answer")
+
+            interrupted(lambda: exchange.decide(lambda: [answer]))
+
+            exchange.decide(lambda: [answer])  # if it came before the decision
+            assert outcome.result(LIMIT_S) == "answer"
+
+        everywhere(case, packages=(package,))
 
 
 @clause("BUS-FLOW-5")

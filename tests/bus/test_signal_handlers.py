@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +18,11 @@ import bus as library
 import queuebroker
 from bus import Bus, BusConfig, Task, UnknownTaskError
 from bus.testing import memory_bus
+from queuebroker._net import Sleeper
 from specs.clauses import clause
 from tests.bus.support import There
 from tests.handlers import Interruption, everywhere_handled
+from tests.kit.buses import socket_bus
 from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S, until
 
@@ -135,6 +138,47 @@ def test_a_handler_closes_a_bus_while_the_main_thread_waits() -> None:
             signal.signal(signal.SIGUSR1, before)
         with pytest.raises(UnknownTaskError):
             bus.command("sink")
+
+
+@clause("BUS-ENT-18")
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_handler_takes_effect_while_the_main_thread_sleeps_at_a_link(
+    handler: str,
+) -> None:
+    """It used to be refused there, but not if the thread slept at its inbox."""
+    asleep = {Sleeper.sleep.__code__, Sleeper.spin.__code__}
+    taken: list[bool] = []
+    got: list[str] = []
+
+    with socket_bus("near") as bus, There(bus, "by sockets") as there:
+        there.register("sink", on_command=lambda m: got.append(text_of(m.payload)))
+        task = bus.register("me", thread=bus.here())
+
+        def handle() -> None:
+            sleeps = any(each.f_code in asleep for each, _ in walk_stack(None))
+            try:
+                HANDLERS[handler](bus, task)
+            except RuntimeError:
+                assert not sleeps
+            else:
+                taken.append(sleeps)
+
+        def case(interrupted: Interruption) -> None:
+            for _ in range(3):
+                task.call("sink", "first")  # the thread waits at the link from now on
+            got.clear()
+            taken.clear()
+
+            interrupted(lambda: task.call("sink", "call"), handle)
+
+            task.call("sink", "last")
+            sends = handler in {"command", "bytes", "with answer"} and any(taken)
+            assert sorted(got) == sorted(["call", "last"] + ["handler"] * sends)
+            slept.extend(taken)
+
+        slept: list[bool] = []
+        everywhere_handled(case, packages=(queuebroker._net,))
+        assert any(slept)
 
 
 @clause("BUS-ENT-18")

@@ -99,6 +99,9 @@ class Clerk:
     def unclaimed(self) -> list[Incoming]:
         return []
 
+    def has_caller(self, item: object) -> bool:
+        return False
+
     def try_deliver_directly(self, answer: Any, host: Any = None) -> bool:
         return False
 

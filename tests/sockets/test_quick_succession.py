@@ -339,13 +339,19 @@ def test_a_caller_may_spin_after_gathered_messages(pair: Ends) -> None:
 
 
 @clause("QB-SOCK-9")
-def test_a_peer_that_is_not_answered_may_send_many_messages(gathers: None) -> None:
-    """Its limit is that of one message, not of those that share a write."""
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_peer_that_is_not_answered_may_send_many_messages(
+    gathers: None, *, at_once: bool
+) -> None:
+    """Its limit is that of one message, not of those that share a write or a frame."""
     options = SocketOptions(unanswered_bytes_max=100)
     with ends(host={"options": options, "capacity": 400}) as (far, near):
         messages = [b"%100d" % number for number in range(400)]
-        for message in messages:
-            near.send(message)
+        if at_once:
+            near.send_many(messages)
+        else:
+            for message in messages:
+                near.send(message)
         assert take(far, 400) == messages
 
 

@@ -56,6 +56,7 @@ class LinkTable:
 
     __slots__ = (
         "_alarm",
+        "_rejected",
         "_relays",
         "_topology",
         "_undelivered_messages",
@@ -80,6 +81,8 @@ class LinkTable:
         self.masters: Masters = Masters()
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
+        # The process that was rejected last: one that tries again is logged once.
+        self._rejected: tuple[Identity, Reason] | None = None
 
     def late_at(self, link: Link) -> float | None:
         """Return when a link that does not open is dropped; None for an open link."""
@@ -211,9 +214,10 @@ class LinkTable:
         namesake = other.machine if conflict else ""
         text = self.masters.on_rejected(link, reason, namesake, now)
         # On BUSY the peer dials another process.
-        if not conflict and reason is not Reason.BUSY and not is_normal:
-            name = f"{other.machine}/{other.process}"
-            self._topology.complain(f"{name} is rejected: {reason.value}")
+        is_quiet = conflict or is_normal or reason is Reason.BUSY
+        if not is_quiet and self._rejected != (other, reason):
+            self._rejected = other, reason
+            self._topology.complain(_rejection_of(other, reason))
         # A peer that has accepted expects no other REFUSED.
         if not link.dialled or (conflict and link.kind is LinkKind.SIGNALLING):
             refused = Refused(reason=reason, text=text, versions=VERSIONS, machine=me)
@@ -429,3 +433,15 @@ def _is_wanted(link: Link, identity: Identity) -> bool:
     if link.kind is LinkKind.DATA:
         return link.wanted == (identity.machine, identity.process)
     return is_static(link.wanted[0]) or link.wanted[0] == identity.machine
+
+
+def _rejection_of(other: Identity, reason: Reason) -> str:
+    """Return the line of the log for a rejected process."""
+    why = reason.value
+    if reason is Reason.DUPLICATE:
+        why = (
+            "another process of the bus has that name; choose another, or none:"
+            " open_bus(process=...)"
+        )
+    name, pid = f"{other.machine}/{other.process}", other.process_id
+    return f"process {name!r} (pid {pid}) is rejected: {why}"
