@@ -71,6 +71,12 @@ class Notes:
     def on_moved(self, registration: int) -> None:
         raise AssertionError
 
+    def on_subscribed(self, registration: int, number: int, pattern: str) -> None:
+        raise AssertionError
+
+    def on_unsubscribed(self, registration: int, number: int) -> None:
+        raise AssertionError
+
     def link_up(self, pid: int, machine: str, process: str) -> None:
         raise AssertionError
 
