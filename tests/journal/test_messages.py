@@ -59,7 +59,7 @@ def test_each_message_is_read_once_at_its_origin_in_order_of_time(
     found = read(tmp_path)
 
     due = {
-        (10**13 + 1000 * each.n + each.late, journal_id(each.journal), each.n): each
+        (10**13 + 1000 * each.at + each.late, journal_id(each.journal), each.n): each
         for each in _accepted(history.entries).values()
     }
     assert [(one.wall_ns, one.journal, one.n) for one in found] == sorted(due)
