@@ -19,6 +19,7 @@ from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.writer import Journal
 from bus.model.payload import decode, encode
 from bus.testing import memory_bus
+from specs.clauses import clause
 from tests.journal.reading import patch
 from tests.journal.telling import SMALL, only
 from tests.kit.buses import processes
@@ -142,6 +143,7 @@ def test_only_the_process_of_the_sender_keeps_a_payload(tmp_path: Path) -> None:
     assert ("respond", 42, "") in kept(only(folders["there"]))
 
 
+@clause("J1")
 def test_a_full_file_is_followed_by_the_next_or_the_loss_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def test_a_full_file_is_followed_by_the_next_or_the_loss_is_counted(
     assert check(open_journals(tmp_path)).verdict == "PASS"
 
 
+@clause("J1")
 @pytest.mark.parametrize(
     ("at", "problem"),
     [
