@@ -40,7 +40,8 @@ __all__ = ["Incarnation"]
 _log = logging.getLogger("bus.journal")
 
 ANCHOR_S: Final = 60.0  # between two readings of both clocks
-RETRY_S: Final = 1.0  # between two attempts to make a segment on a full disk
+# Between two looks at new records, or attempts to make a segment on a full disk.
+RETRY_S: Final = 1.0
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -323,10 +324,13 @@ class Incarnation:
                 if now >= self._anchored + ANCHOR_S:
                     self._anchored = now
                     self._anchor()
-                unfinished = (
-                    self._supply.short
-                    or self._supply.late
-                    or (self._payloads is not None and self._payloads.short)
+                unfinished = any(
+                    (
+                        self._supply.publish(self._recorder.idle),
+                        self._supply.short,
+                        self._supply.late,
+                        self._payloads is not None and self._payloads.short,
+                    )
                 )
             except MemoryError:
                 unfinished = True  # as if the disk had no room

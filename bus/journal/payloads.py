@@ -134,9 +134,7 @@ class Payloads:
 
     def tend(self) -> None:
         """Give up full files to deletion, and make the spare."""
-        while self._full:
-            self._retention.closed(self._full[0].path, self._file_bytes)
-            self._full.popleft()
+        self._give_up_full()
         if len(self._line) > 1 or self._next > PAYLOAD_NUMBER_MAX:
             return
         try:
@@ -156,6 +154,7 @@ class Payloads:
 
     def finish(self) -> None:
         """Remove the spare and cut the current file. Repeat after an interrupt."""
+        self._give_up_full()
         while len(self._line) > 1:
             self._line[-1].discard()
             self._line.pop()
@@ -163,6 +162,12 @@ class Payloads:
             self.current.close()
         except OSError as error:
             _log.warning("cannot cut %s: %s", self.current.path, error)
+
+    def _give_up_full(self) -> None:
+        # The last writer in it, which may be suspended, frees its memory.
+        while self._full:
+            self._retention.closed(self._full[0].path, self._file_bytes)
+            self._full.popleft()
 
     def _make(self) -> None:
         header = PayloadHeader(

@@ -22,6 +22,7 @@ from queuebroker import _sync
 from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from bus.journal.header import SegmentHeader
@@ -77,6 +78,7 @@ class Supply:
         "_folder",
         "_line",
         "_next",
+        "_published",
         "_retention",
         "_retired",
         "_template",
@@ -98,6 +100,7 @@ class Supply:
         self._retention = retention
         self._file_bytes = HEADER_BYTES + template.slots * RECORD_BYTES
         self._next = 1
+        self._published = -1
         self._awaited = False
         self._retired: collections.deque[Segment] = collections.deque()
         self.short = False
@@ -148,6 +151,24 @@ class Supply:
                 except MemoryError:
                     self._retired.append(segment)  # sealed the next time
                     raise
+
+    def publish(self, idle: Callable[[], bool]) -> bool:
+        """Publish which slots are final; return True if that has to be repeated.
+
+        idle: returns True if no thread is between drawing a slot and writing it.
+        """
+        segments = [*self._retired, self.current]
+        drawn = [segment.drawn for segment in segments]
+        end = segments[-1].header.first_n + drawn[-1]
+        if end == self._published:
+            return False  # no record since: an idle program is not woken again
+        if (
+            idle()
+        ):  # asked after the count: each slot counted was drawn by an ended call
+            for segment, slots in zip(segments, drawn, strict=True):
+                segment.publish(slots)
+            self._published = end
+        return True
 
     def refill(self) -> None:
         """Make a spare if there is none and room for one: CLOSE needs a slot."""
