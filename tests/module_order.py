@@ -340,6 +340,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "finding",
         "doctor",
         "talk",
+        "record",
+        "replay",
     ),
     "bus.pattern": (
         "wire",

@@ -73,6 +73,8 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "socket": Verb(
             "bus.pattern.verb:socket", "Exchange lines with nanomsg and NNG."
         ),
+        "record": Verb("bus.cli.record:record", "Record the notifications of tasks."),
+        "replay": Verb("bus.cli.replay:replay", "Send recorded messages again."),
         "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run."),
