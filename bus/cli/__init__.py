@@ -84,7 +84,9 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
             "net",
         ),
         "check": Verb("bus.cli.check:check", "Check recorded traffic."),
-        "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
+        "journal": Verb(
+            "bus.cli.journal:journal", "List, show, copy and compare journals."
+        ),
         "pipeline": Verb("bus.cli.pipeline:pipeline", "Check journals with Spark."),
         "conformance": Verb(
             "bus.cli.conformance:conformance", "Test your own broker, clause by clause."

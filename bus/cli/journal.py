@@ -1,11 +1,12 @@
-"""``bus journal ls|cat|verify``: the recorded operations, unchecked.
+"""``bus journal``: the group of verbs, and ``ls``, ``cat``, ``verify``.
 
-Files that cannot be read are reported, by a line and by the exit code; the rest is
-shown.
+They show the recorded operations, unchecked. Files that cannot be read are reported, by
+a line and by the exit code; the rest is shown.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import sys
@@ -14,13 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bus.cli.text import show_table, wall_text, warn
+from bus.cli.chosen import Chosen, choice_options
+from bus.cli.journal_copies import copy_end, diff
+from bus.cli.journal_files import export_messages, import_messages
+from bus.cli.text import plain, show_table, to_json, wall_text, warn
+from bus.errors import WireError
 from bus.journal.format import Flag, RecordKind, kind_name
+from bus.journal.messages import task_names
 from bus.journal.reader import open_journals
 from bus.journal.wording import hex64, printable, reason_name
+from bus.model.payload import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bus.journal.format import Record
     from bus.journal.reader import JournalFacts, StoredJournal
@@ -31,47 +38,75 @@ _KINDS: Final = {kind.name.lower(): int(kind) for kind in RecordKind}
 _DAMAGED: Final = 1
 _ERROR: Final = 4
 _AROUND: Final = 5
+_COLUMNS: Final = (
+    *("journal", "machine", "pid", "records", "holes", "lost", "payloads_lost"),
+    *("segments", "sealed", "state", "opened"),
+)
 
 
 @click.group(epilog="Example: bus journal ls bus-demo/journal")
 def journal() -> None:
-    """List, show and verify journals."""
+    """List, show, verify, copy and compare journals."""
+
+
+for _verb in (export_messages, import_messages, copy_end, diff):
+    journal.add_command(_verb)
 
 
 @journal.command()
 @click.argument("directory", metavar="DIR")
-def ls(directory: str) -> None:
+@choice_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def ls(directory: str, *, chosen: Chosen, as_json: bool) -> None:
     """List the journals at or below DIR.
 
-    The state is ? if no segment could be read. Exits with 4 if a file could not be
-    read.
+    A time or a pattern selects the journals with records at such times, or with a name
+    that matches. The state is ? if no segment could be read. Exits with 4 if a file
+    could not be read.
     """
-    head = (
-        "journal machine pid records holes lost payloads_lost segments sealed state"
-        " opened"
-    )
     rows = []
     problems: list[str] = []
-    for each in open_journals(directory):
+    journals = open_journals(directory)
+    since_ns, until_ns = chosen.range_ns(journals)
+    for each in journals:
         facts = each.facts()
-        rows.append(
-            (
-                hex64(each.id),
-                printable(each.machine),
-                each.meta.pid or 0,
-                facts.records,
-                facts.gaps,
-                facts.lost,
-                facts.payloads_lost,
-                facts.segments,
-                facts.sealed,
-                _state(facts),
-                wall_text(each.meta.wall),
-            )
-        )
         problems += each.problems
-    show_table(head.split(), rows, colours={"damaged": "bold red", "open": "yellow"})
+        last_ns = each.wall_ns(facts.last_mono or each.meta.mono)
+        if (
+            (since_ns is None or last_ns >= since_ns)
+            and (until_ns is None or each.meta.wall < until_ns)
+            and chosen.has_name(*each.meta.names.values())
+        ):
+            rows.append(_row(each, facts))
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row))
+    else:
+        shown = [(*map(_cell, row.values()),) for row in rows]
+        colours = {"damaged": "bold red", "open": "yellow"}
+        show_table(_COLUMNS, shown, colours=colours)
     _end(problems)
+
+
+def _row(journal: StoredJournal, facts: JournalFacts) -> dict[str, str | int]:
+    values = (
+        hex64(journal.id),
+        journal.machine,
+        journal.meta.pid or 0,
+        facts.records,
+        facts.gaps,
+        facts.lost,
+        facts.payloads_lost,
+        facts.segments,
+        facts.sealed,
+        _state(facts),
+        wall_text(journal.meta.wall),
+    )
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _cell(value: str | int) -> str | int:
+    return printable(value) if isinstance(value, str) else value
 
 
 @journal.command()
@@ -99,6 +134,8 @@ def ls(directory: str) -> None:
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
 )
+@choice_options
+@click.option("--payloads", is_flag=True, help="Show the payloads that were kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def cat(
     directory: str,
@@ -108,6 +145,8 @@ def cat(
     record: int | None,
     around: int | None,
     limit: int | None,
+    chosen: Chosen,
+    payloads: bool,
     as_json: bool,
 ) -> None:
     """Show the records of the journals at or below DIR, one per line.
@@ -116,20 +155,29 @@ def cat(
     """
     wanted_kinds = {_KINDS[kind] for kind in kinds}
     wanted_flow = None if flow is None else _flow(flow)
+    journals = open_journals(directory)
+    since_ns, until_ns = chosen.range_ns(journals)
+    names = task_names(journals) if chosen.names else {}
 
-    def wanted(one: Record) -> bool:
+    def wanted(journal: StoredJournal, one: Record) -> bool:
         return (
             (not wanted_kinds or one.kind in wanted_kinds)
             and wanted_flow in (None, one.flow)
             and record in (None, one.n)
+            and (since_ns is None or journal.wall_ns(one.mono) >= since_ns)
+            and (until_ns is None or journal.wall_ns(one.mono) < until_ns)
+            and (not names or chosen.has_name(*_names_in(journal, one, names)))
         )
 
-    journals = open_journals(directory)
-    found = ((each, one) for each in journals for one in _chosen(each, wanted, around))
+    found = (
+        (each, one)
+        for each in journals
+        for one in _near(each, functools.partial(wanted, each), around)
+    )
     line = _json_line if as_json else _line
     last = -1
     for each, one in itertools.islice(found, limit):
-        click.echo(line(each, one))
+        click.echo(line(each, one, payloads=payloads))
         last = max(last, one.n)
     number = around if record is None else record
     if number is not None and last < number and limit is None:
@@ -175,7 +223,7 @@ def _state(facts: JournalFacts) -> str:
     return "closed" if facts.closed else "open"
 
 
-def _chosen(
+def _near(
     journal: StoredJournal, wanted: Callable[[Record], bool], around: int | None
 ) -> Iterator[Record]:
     """Yield the wanted records of a journal; with `around`, only those near it."""
@@ -204,11 +252,40 @@ def _flow(text: str) -> int:
         raise click.BadParameter(message, param_hint="'--flow'") from None
 
 
-def _line(journal: StoredJournal, record: Record) -> str:
-    return (
+def _names_in(
+    journal: StoredJournal, record: Record, names: Mapping[int, str]
+) -> Iterator[str]:
+    """Yield the names that a record refers to."""
+    yield journal.name(record.task)
+    yield journal.name(record.peer)
+    if record.kind >= RecordKind.REGISTER:
+        yield names.get(record.origin, "")
+        yield names.get(record.flow, "")
+
+
+def _line(journal: StoredJournal, record: Record, *, payloads: bool) -> str:
+    line = (
         f"{wall_text(journal.wall_ns(record.mono))} {hex64(journal.id)}:{record.n}"
         f" {kind_name(record.kind)}"
     ) + "".join(f" {part}" for part in _parts(journal, record))
+    if payloads:
+        for name, value in _payload(journal, record).items():
+            line += f" {name} {to_json(value)}"
+    return line
+
+
+def _payload(journal: StoredJournal, record: Record) -> dict[str, Any]:
+    """Return the payload of a record, or the fact that it is not whole, by its name."""
+    body = journal.payload(record)
+    if body is None:
+        return {}
+    if record.flags & Flag.TRUNCATED:
+        return {"truncated": len(body)}
+    try:
+        return {"payload": decode(body)}
+    except WireError as error:
+        journal.tell(f"record {record.n} of journal {hex64(journal.id)}: {error}")
+        return {}
 
 
 def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
@@ -233,7 +310,7 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
         yield f"[{printable(journal.thread(record.thread)) or record.thread}]"
 
 
-def _json_line(journal: StoredJournal, record: Record) -> str:
+def _json_line(journal: StoredJournal, record: Record, *, payloads: bool) -> str:
     fields: dict[str, Any] = record._asdict()
     del fields["mark"]
     fields |= {
@@ -247,4 +324,6 @@ def _json_line(journal: StoredJournal, record: Record) -> str:
         "peer": journal.name(record.peer),
         "thread": journal.thread(record.thread),
     }
+    if payloads:
+        fields |= plain(_payload(journal, record))
     return json.dumps(fields)

@@ -24,6 +24,7 @@ __all__ = [
     "Progress",
     "duration",
     "ignored_line",
+    "plain",
     "route",
     "route_on_bus",
     "show_table",
@@ -188,11 +189,10 @@ def _show_rich(
 def to_json(value: Any) -> str:
     """Return a value as one line of JSON that a terminal can show.
 
-    Bytes are written as ``{"base64": ...}``, and arrays as lists in one another.
     Characters are escaped if stdout cannot encode them, or if they are unprintable and
     might control a terminal.
     """
-    text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
+    text = json.dumps(plain(value), allow_nan=False, ensure_ascii=False)
     if text.isascii():
         return text
     return "".join(c if _is_carried(c) else json.dumps(c)[1:-1] for c in text)
@@ -208,13 +208,18 @@ def _is_carried(character: str) -> bool:
     return character.isprintable()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a payload as values that JSON has.
+
+    Bytes become ``{"base64": ...}``, arrays become lists in one another, and a number
+    that is not finite becomes text.
+    """
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, memoryview):
-        return _plain(value.tolist() if is_array(value) else bytes(value))
+        return plain(value.tolist() if is_array(value) else bytes(value))
     if isinstance(value, bytes):
         from base64 import b64encode  # noqa: PLC0415 # bytes are rare
 

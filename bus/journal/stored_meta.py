@@ -37,6 +37,8 @@ class StoredMeta:
     machine, pid, program: of the writer, "" or None if unknown.
     mono, wall: one instant on both clocks.
     names, threads: texts by number; missing numbers are unknown.
+    registrations: names of tasks on a bus by the number of their registration. They
+      are listed here if the segments that record them may be missing.
     late: operations were reported after the close.
     unreadable: numbers of the lines that could not be read, from 1.
     file_bytes: how much of the file was read; it only grows.
@@ -50,6 +52,7 @@ class StoredMeta:
     wall: int = 0
     names: dict[int, str] = attrs.field(factory=lambda: {0: ""})
     threads: dict[int, str] = attrs.field(factory=lambda: {0: ""})
+    registrations: dict[int, str] = attrs.field(factory=dict)
     late: bool = False
     unreadable: list[int] = attrs.field(factory=list)
     file_bytes: int = 0
@@ -90,6 +93,9 @@ def _take_in(meta: StoredMeta, line: dict[str, Any]) -> None:
             meta.names[_bounded(line["id"], 1, _NAME_MAX)] = _text(line["text"])
         case "thread":
             meta.threads[_bounded(line["id"], 1, THREADS_MAX)] = _text(line["text"])
+        case "registration":
+            number = _bounded(int(_text(line["id"]), 16), 0, _JOURNAL_MAX)
+            meta.registrations[number] = _text(line["name"])
         case "late":
             meta.late = True
         case _:

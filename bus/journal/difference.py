@@ -1,0 +1,130 @@
+"""`compare`: two recordings message by message, for each sender and kind.
+
+Two runs of one program differ in the times, the journals and the interleaving of the
+senders. The messages of one task, and their order, need not differ. So the n-th message
+of a sender is compared with its n-th message in the other recording.
+
+Memory: the digests of the messages by which one recording is ahead of the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.journal.messages import RecordedMessage
+
+__all__ = ["Compared", "Position", "compare"]
+
+_DIGEST_BYTES: Final = 16
+
+
+@attrs.frozen
+class Position:
+    """A message in one recording: its record, and the properties that are compared.
+
+    digest: of the payload, None if it was not kept.
+    """
+
+    wall_ns: int
+    journal: int
+    n: int
+    receiver: str
+    size: int
+    digest: bytes | None
+
+
+@attrs.define
+class Compared:
+    """The messages of one kind from one sender, in two recordings.
+
+    counts: how many there are in each.
+    equal: how many are equal before the first difference.
+    by_size: how many of these lack a payload, so that only the sizes were compared.
+    first, second: the first messages that differ, None where there are no more.
+    different: True if there is a difference.
+    """
+
+    sender: str
+    kind: str
+    counts: list[int] = attrs.field(factory=lambda: [0, 0])
+    equal: int = 0
+    by_size: int = 0
+    first: Position | None = None
+    second: Position | None = None
+    different: bool = False
+    _ahead: deque[Position] = attrs.field(factory=deque, repr=False)
+    _ahead_side: int = attrs.field(default=0, repr=False)
+
+    def take(self, side: int, message: RecordedMessage) -> None:
+        """Add the next message of recording 0 or 1."""
+        self.counts[side] += 1
+        if self.different:
+            return
+        position = _position(message)
+        if not self._ahead or self._ahead_side == side:
+            self._ahead_side = side
+            self._ahead.append(position)
+            return
+        other = self._ahead.popleft()
+        self._compare(*((position, other) if side == 0 else (other, position)))
+
+    def finish(self) -> None:
+        """Compare what is left with nothing; call it after the last message."""
+        if self._ahead:
+            left = self._ahead.popleft()
+            self._differ(*((left, None) if self._ahead_side == 0 else (None, left)))
+
+    def _compare(self, first: Position, second: Position) -> None:
+        by_size = first.digest is None or second.digest is None
+        alike = (first.receiver, first.size) == (second.receiver, second.size)
+        if alike and (by_size or first.digest == second.digest):
+            self.equal += 1
+            self.by_size += by_size
+        else:
+            self._differ(first, second)
+
+    def _differ(self, first: Position | None, second: Position | None) -> None:
+        self.first, self.second, self.different = first, second, True
+        self._ahead.clear()
+
+
+def compare(
+    first: Iterable[RecordedMessage], second: Iterable[RecordedMessage]
+) -> list[Compared]:
+    """Compare two recordings; return one result per sender and kind, in that order."""
+    found: dict[tuple[str, str], Compared] = {}
+    for pair in itertools.zip_longest(first, second):
+        for side, message in enumerate(pair):
+            if message is None:
+                continue
+            key = message.sender, message.kind
+            if key not in found:
+                found[key] = Compared(*key)
+            found[key].take(side, message)
+    for each in found.values():
+        each.finish()
+    return [found[key] for key in sorted(found)]
+
+
+def _position(message: RecordedMessage) -> Position:
+    body = message.encoded
+    digest = None
+    # The size of the whole payload tells truncated ones apart, as far as it can.
+    if body is not None:
+        digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+    return Position(
+        message.wall_ns,
+        message.journal,
+        message.n,
+        message.receiver,
+        message.size,
+        digest,
+    )

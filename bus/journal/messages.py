@@ -1,0 +1,303 @@
+"""`read_messages`: the messages of a bus in a recording, each once, in order of time.
+
+A message has many records. The one at its origin, which accepts it, stands for it here:
+COMMAND, RESPOND or NOTIFY with no link crossed. The others only show its course; see
+`bus.journal.bus_recorder`.
+
+The order: records of a journal are sorted by its monotonic clock, and journals merged
+by the wall clock. Threads draw the number of a record before they read the clock, so a
+record may be later than some that follow it. Each thread has at most one such record at
+a time, so a heap of `_THREADS_MAX` records sorts a journal exactly, up to that many
+threads that write at one instant. A wall clock that is set back reorders nothing within
+a journal: such a message keeps its place there.
+
+The memory does not grow with the messages. It holds the names, one segment while it is
+read, and for each journal the packed origins of one segment.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import logging
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.errors import JournalError
+from bus.journal.format import RECORD, RECORD_BYTES, Flag, Record, RecordKind
+from bus.journal.reader import StoredJournal, open_journals
+from bus.journal.wording import hex64
+from bus.model.payload import Payload, decode
+from bus.model.specification import Specification
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from bus.journal.stored_segment import StoredSegment
+
+__all__ = ["KINDS", "RecordedMessage", "read_messages", "task_names"]
+
+_log = logging.getLogger("bus.journal")
+
+_ORIGINS: Final = {
+    int(RecordKind.COMMAND): "command",
+    int(RecordKind.RESPOND): "answer",
+    int(RecordKind.NOTIFY): "notification",
+}
+KINDS: Final = tuple(_ORIGINS.values())
+
+_THREADS_MAX: Final = 256
+# Of each journal, twice as many keys at most are kept to recognize a repeated record.
+# The comm thread writes the second record of a notification, after a delay.
+_KEYS: Final = 32_768
+
+
+@attrs.frozen
+class RecordedMessage:
+    """One message as its sender sent it.
+
+    wall_ns: its time on the wall clock; mono: on the monotonic clock of its machine.
+    journal, n: the record that accepted it.
+    kind: "command", "answer" or "notification".
+    sender, receiver: names of tasks, "" if unknown. A notification has no receiver.
+    origin: the registration that sent it. mid: its number there; of an answer, that of
+      the question.
+    size: of the payload in bytes.
+    encoded: the payload as the bus encodes it, None if it was not kept.
+    truncated: True if only the beginning of the payload was kept.
+    failed: True for an answer that is an error; the payload is its text.
+    """
+
+    wall_ns: int
+    mono: int
+    journal: int
+    n: int
+    kind: str
+    sender: str
+    receiver: str
+    origin: int
+    mid: int
+    size: int
+    encoded: bytes | None = attrs.field(repr=False)
+    truncated: bool = False
+    failed: bool = False
+
+    def payload(self) -> Payload:
+        """Return the payload that the sender sent.
+
+        Raises:
+            JournalError: it was not kept, or not as a whole.
+            WireError: it is damaged.
+        """
+        if self.encoded is None or self.truncated:
+            record = f"record {self.n} of journal {hex64(self.journal)}"
+            if self.truncated:
+                raise JournalError(
+                    f"{record} has only the beginning of a payload of {self.size}"
+                    " bytes; record with a larger Journal(payload_bytes_max=)"
+                )
+            raise JournalError(
+                f"{record} has no payload; record with Journal(payloads=True)"
+            )
+        return decode(self.encoded)
+
+
+def _log_problem(problem: str) -> None:
+    _log.warning("%s", problem)
+
+
+def read_messages(
+    directory: str | os.PathLike[str],
+    *,
+    names: Iterable[str] = (),
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    kinds: Collection[str] = KINDS,
+    on_problem: Callable[[str], object] = _log_problem,
+) -> Iterator[RecordedMessage]:
+    """Yield the messages of all journals at or below a folder, in order of time.
+
+    A command that is sent on to another task, and a notification to several tasks, is
+    one message. Without a payload, a notification counts once for each subscriber in
+    the process of its sender: their records have nothing in common.
+
+    names: patterns of task names, as for a subscription. A message is yielded if one
+      matches its sender or its receiver; without patterns, all are.
+    since_ns, until_ns: times on the wall clock, the first included, the second not.
+    kinds: those of `RecordedMessage.kind` to yield.
+    on_problem: called at the end, or when the iteration is abandoned, with each error
+      of reading, as one line; the rest is yielded. By default they are logged.
+
+    Raises:
+        ValueError: a pattern or a kind is not legal.
+        JournalError: as `open_journals`.
+    """
+    patterns = [Specification.parse(name) for name in names]
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"a kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    journals = open_journals(directory)
+    chosen = [number for number, kind in _ORIGINS.items() if kind in kinds]
+    return _merged(journals, chosen, patterns, since_ns, until_ns, on_problem)
+
+
+def task_names(journals: Iterable[StoredJournal]) -> dict[int, str]:
+    """Return the name of each registration in some journals; "" for a process.
+
+    It reads all of them. A name may stand in another journal than the messages of its
+    task, and, as the clocks of two machines differ, at a later time.
+    """
+    names: dict[int, str] = {}
+    for journal in journals:
+        names.update(journal.meta.registrations)
+        for rows in map(functools.partial(_rows, _REGISTERS), journal.segments()):
+            for record in map(Record._make, RECORD.iter_unpack(rows)):
+                names.setdefault(record.flow, journal.name(record.task))
+    return names
+
+
+def _merged(
+    journals: Sequence[StoredJournal],
+    kinds: Iterable[int],
+    patterns: Sequence[Specification],
+    since_ns: int | None,
+    until_ns: int | None,
+    on_problem: Callable[[str], object],
+) -> Iterator[RecordedMessage]:
+    begin = -1 if since_ns is None else since_ns
+    end = 2**63 if until_ns is None else until_ns
+    try:
+        names = task_names(journals)
+        streams = [_origins(each, kinds, names) for each in journals]
+        for _, place, record in heapq.merge(*map(_placed, range(2**31), streams)):
+            journal = journals[place]
+            wall_ns = journal.wall_ns(record.mono)
+            if not begin <= wall_ns < end:
+                continue
+            notifies = record.kind == RecordKind.NOTIFY
+            sender = names.get(record.origin, "")
+            receiver = "" if notifies else names.get(record.flow, "")
+            if patterns and not any(
+                each.matches(name)
+                for each in patterns
+                for name in (sender, receiver)
+                if name
+            ):
+                continue
+            yield RecordedMessage(
+                wall_ns,
+                record.mono,
+                journal.id,
+                record.n,
+                _ORIGINS[record.kind],
+                sender,
+                receiver,
+                record.origin,
+                record.mid,
+                record.size,
+                journal.payload(record),
+                bool(record.flags & Flag.TRUNCATED),
+                bool(record.flags & Flag.ERROR),
+            )
+    finally:
+        for journal in journals:
+            for problem in journal.problems:
+                on_problem(problem)
+
+
+def _placed(
+    place: int, stream: Iterator[tuple[int, Record]]
+) -> Iterator[tuple[int, int, Record]]:
+    """Add to each item the place of its journal, which decides between equal times."""
+    return ((wall_ns, place, record) for wall_ns, record in stream)
+
+
+def _origins(
+    journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
+) -> Iterator[tuple[int, Record]]:
+    """Yield the origin of each message in a journal, with a time that never falls."""
+    latest = 0
+    for record in _sorted(_first_of_each(_accepts(journal, kinds, names))):
+        latest = max(latest, journal.wall_ns(record.mono))
+        yield latest, record
+
+
+def _accepts(
+    journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
+) -> Iterator[Record]:
+    """Yield the records that accept a message at its origin.
+
+    Of a living process, tasks may have registered since `task_names` read the journal.
+    """
+    pattern = _pattern([*kinds, RecordKind.REGISTER])
+    # By `map`, so that no variable keeps a segment: each takes as much as its file.
+    for rows in map(functools.partial(_rows, pattern), journal.segments()):
+        for record in map(Record._make, RECORD.iter_unpack(rows)):
+            if record.kind == RecordKind.REGISTER:
+                names.setdefault(record.flow, journal.name(record.task))
+            elif not record.hop:
+                yield record
+
+
+def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield the first of the records that accept one message.
+
+    A command that is sent on has the number of the first. A notification has one for
+    each subscriber in this process, and one for all others; one payload joins them.
+    """
+    older: set[tuple[int, int, int]] = set()
+    newer: set[tuple[int, int, int]] = set()
+    for record in records:
+        kept = record.flags & Flag.PAYLOAD
+        key = record.kind, record.origin, record.mid
+        if record.kind == RecordKind.NOTIFY and kept:
+            key = -1, record.origin, record.seq
+        elif record.kind == RecordKind.RESPOND:
+            # Two askers may have given their questions one number.
+            key = -record.flow, record.origin, record.mid
+        if key in newer or key in older:
+            continue
+        newer.add(key)
+        if len(newer) > _KEYS:
+            older, newer = newer, set()
+        yield record
+
+
+def _sorted(records: Iterable[Record]) -> Iterator[Record]:
+    """Sort the records of a journal by time; the module says why this is exact."""
+    heap: list[tuple[int, int, Record]] = []
+    for record in records:
+        item = record.mono, record.n, record
+        if len(heap) < _THREADS_MAX:
+            heapq.heappush(heap, item)
+        else:
+            yield heapq.heappushpop(heap, item)[2]
+    while heap:
+        yield heapq.heappop(heap)[2]
+
+
+def _rows(kinds: re.Pattern[bytes], segment: StoredSegment) -> bytes:
+    """Return the valid slots with records of some kinds.
+
+    The kinds are found in C. To unpack each record would take seven times as long: few
+    are origins.
+    """
+    body, invalid = segment.body, frozenset(segment.invalid)
+    found = (match.start() for match in kinds.finditer(body[::RECORD_BYTES]))
+    return b"".join(
+        body[slot * RECORD_BYTES : (slot + 1) * RECORD_BYTES]
+        for slot in found
+        if slot not in invalid
+    )
+
+
+def _pattern(kinds: Iterable[int]) -> re.Pattern[bytes]:
+    """Return a pattern of one byte that matches some kinds; of none, nothing."""
+    listed = b"".join(re.escape(bytes((kind,))) for kind in kinds)
+    return re.compile(b"[%b]" % listed if listed else b"(?!)")
+
+
+_REGISTERS: Final = _pattern([RecordKind.REGISTER])
