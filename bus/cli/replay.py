@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import sys
 import termios
 import tty
@@ -214,7 +213,7 @@ def _check_part(part: _Part, directory: str, renames: Mapping[str, str]) -> None
         found = f" ({_reasons(part.skipped)})" if part.skipped else ""
         fail(
             f"cannot replay {directory!r}: the chosen part has no message to"
-            f" send{found}; record payloads with bus record, or with Journal(payloads=True)"
+            f" send{found}; record payloads with bus record or Journal(payloads=True)"
         )
     if strange := sorted(set(renames) - part.senders):
         known = ", ".join(sorted(part.senders)[:9])
@@ -494,13 +493,18 @@ def _key_reader() -> Iterator[Callable[[], str] | None]:
         return
 
     def read() -> str:
-        ready, _, _ = select.select([number], [], [], 0.0)
-        text = os.read(number, 256).decode(errors="replace") if ready else ""
+        try:
+            text = os.read(number, 256).decode(errors="replace")
+        except OSError:  # the terminal is closed
+            return ""
         return text.replace("\x1b[C", ".").replace("\x1bOC", ".")
 
     before = termios.tcgetattr(number)
     try:
         tty.setcbreak(number)  # Ctrl-C still interrupts
+        mode = termios.tcgetattr(number)
+        mode[6][termios.VMIN] = 0  # a read returns at once, with or without keys
+        termios.tcsetattr(number, termios.TCSANOW, mode)
         yield read
     finally:
         termios.tcsetattr(number, termios.TCSADRAIN, before)

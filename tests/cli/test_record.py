@@ -15,6 +15,7 @@ from tests.cli.verbs import program, verb
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.process.real import Far
@@ -24,11 +25,10 @@ NOTIFY = """[
     made.update(task=bus.register({name!r})),
     made['task'].wait_for_subscribers(1, {limit}),
     [made['task'].notify(each) for each in {payloads!r}],
-    made.pop('task').deregister(),
 ] and None"""
 
 
-def notify(far: Far, name: str, payloads: list[object]) -> None:
+def notify(far: Far, name: str, payloads: Sequence[object]) -> None:
     """Let a new task notify, once it has a subscriber."""
     far(NOTIFY.format(name=name, limit=LIMIT_S, payloads=payloads))
 
@@ -85,7 +85,9 @@ def test_notifications_that_a_recorder_cannot_take_are_counted_as_lost(
         recording.send_signal(signal.SIGSTOP)
         alpha(f"[{clock}.notify(b'x' * 1000) for _ in range({count})] and None")
         recording.send_signal(signal.SIGCONT)
-        in_transit = "sum(each.notifications.in_transit for each in bus.inspect().peers)"
+        in_transit = (
+            "sum(each.notifications.in_transit for each in bus.inspect().peers)"
+        )
         until(lambda: alpha(f"{in_transit} + bus.inspect().notifying.unread") == 0, "")
         recording.send_signal(signal.SIGINT)
         answer, _ = recording.communicate(timeout=LIMIT_S)

@@ -67,13 +67,12 @@ def test_a_recording_of_a_replay_has_the_same_messages(tmp_path: Path) -> None:
     arguments = ("--out", f"{tmp_path / 'b'}", "--count", "8")
 
     with program("record", *arguments) as recording:
-        subscribed = lambda: "recorder" in verb("tree").stdout  # noqa: E731
-        until(subscribed, "it has subscribed")
+        until(lambda: "recorder" in verb("tree").stdout, "it has subscribed")
         result = verb("replay", tmp_path / "a", "--rate", "max")
         recording.communicate(timeout=LIMIT_S)
 
     assert (result.exit_code, result.stderr) == (0, "")
-    line = "replayed 8 notifications of 2 tasks, 80 bytes, in "
+    line = "replayed 8 notifications of 2 tasks, 68 bytes, in "
     assert result.stdout.startswith(line)
     assert result.stdout.endswith(" s, as fast as possible\n")
     assert pairs(tmp_path / "b") == pairs(tmp_path / "a")
@@ -132,7 +131,7 @@ def test_messages_that_cannot_be_sent_are_counted_and_skipped(tmp_path: Path) ->
     assert facts["notifications"] == facts["no_subscriber"] == 4
     assert facts["skipped"] == {"without a whole payload": 4}
     assert refused.exit_code == 1
-    assert "no message to send (4 without a whole payload); record" in refused.stderr
+    assert "no message to send (8 without a whole payload); record" in refused.stderr
 
 
 @pytest.mark.usefixtures("alpha")
