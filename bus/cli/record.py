@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.exits import interruptible
-from bus.cli.live import joined, live_options
+from bus.cli.live import joined, live_options, unserved
 from bus.cli.text import Progress, duration, to_json, warn
 from bus.errors import CommandTimeoutError
 from bus.journal.wording import counted
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 _EVERY_S: Final = 0.5  # between two lines of progress
+# After so many notifications the names of the senders are recorded again. A segment
+# holds several times as many, so each has all names, also when older ones are deleted.
+_NAMES_EVERY: Final = 65_536
 _DRAIN_S: Final = 1.0  # for writing what is unread at the end
 # The bound on unread notifications, for each pattern. In bytes it is
 # `BusConfig.task_fifo_bytes`, so a burst of short ones is not lost.
@@ -67,27 +70,38 @@ def _patterns(_: object, __: object, texts: tuple[str, ...]) -> tuple[str, ...]:
     metavar="N",
     help="Stop after N notifications.",
 )
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Delete the oldest files of this recording beyond N bytes.",
+)
 @live_options(None)
 def record(
-    target: Target, patterns: tuple[str, ...], out: str, count: int | None
+    target: Target,
+    patterns: tuple[str, ...],
+    out: str,
+    count: int | None,
+    max_bytes: int | None,
 ) -> None:
     """Record the notifications of all tasks whose names match a PATTERN.
 
     Without a PATTERN, those of all tasks. In a pattern, * matches one segment of a
-    name, and ** any number of them. Runs until Ctrl-C, SIGTERM, --count or --timeout.
+    name, and ** any number of them. If the bus has no process yet, waits for one. Runs
+    until Ctrl-C, SIGTERM, --count or --timeout, also while no program runs.
+
     The bus never waits for the recorder: it drops notifications that arrive faster than
     they are written, and the summary counts them as lost.
 
     bus replay sends the recorded notifications again. Commands and answers are recorded
     only by their own processes, with open_bus(journal=...).
     """
-    longest = BusConfig().message_bytes_max
     with ExitStack() as stack:
         stack.enter_context(interruptible())
-        journal = stack.enter_context(
-            Journal(out, payloads=True, payload_bytes_max=longest)
-        )
-        bus = stack.enter_context(joined(target))
+        journal = stack.enter_context(_journal(out, max_bytes))
+        if message := unserved(target):
+            click.echo(f"bus: {message}; waiting", err=True)
+        bus = stack.enter_context(joined(target, patient=True))
         progress = stack.enter_context(Progress(stderr=True))
         recording = _Recording(bus, journal, count)
         try:
@@ -101,6 +115,16 @@ def record(
         click.echo(to_json(recording.facts()))
     else:
         click.echo(recording.summary())
+
+
+def _journal(out: str, max_bytes: int | None) -> Journal:
+    longest = BusConfig().message_bytes_max
+    try:
+        return Journal(
+            out, payloads=True, payload_bytes_max=longest, max_bytes=max_bytes
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 class _Recording:
@@ -208,6 +232,9 @@ class _Recording:
         self._notifications += 1
         self._bytes += size
         self._without_payload += not place
+        if self._notifications % _NAMES_EVERY == 0:
+            for known, registered in self._origins.items():
+                self._sink.on_registered(registered, known)
         if self._notifications == self._count:
             self._ended = True
             self._here.call_soon(_nothing)  # wakes `run`

@@ -20,7 +20,7 @@ import click
 
 from bus.cli.chosen import choice_options
 from bus.cli.exits import FAILED, fail, interruptible
-from bus.cli.live import joined, live_options, parsed
+from bus.cli.live import joined, live_options, parsed, unserved
 from bus.cli.text import Progress, duration, to_json, wall_text, warn
 from bus.errors import BusFullError, JournalError, NameTakenError, WireError
 from bus.journal.messages import read_messages
@@ -28,6 +28,7 @@ from bus.journal.reader import open_journals
 from bus.journal.replay import Schedule
 from bus.journal.wording import counted, printable
 from bus.model.address import check_module_name, is_system
+from bus.model.registration import Role
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ def replay(
 
     This process registers the name of each recorded sender, and sends its notifications
     at the recorded distances in time. Nothing is sent if a task of the bus has one of
-    the names. Commands go to the tasks that have the recorded names now; their answers
-    are counted and not compared.
+    the names. If the bus has no process, the replay opens it. Commands go to the tasks
+    that have the recorded names now; their answers are counted and not compared.
 
     On a terminal, the space bar pauses and resumes, . or the right arrow sends one
     message, + and - double and halve the rate, and q ends. --timeout is how long to
@@ -150,7 +151,9 @@ def replay(
         if step and keys is None:
             raise click.UsageError("--step needs a terminal, which sends the keys")
         stack.enter_context(interruptible())
-        bus = stack.enter_context(joined(target))
+        if message := unserved(target):
+            click.echo(f"bus: {message}; the replay opens it", err=True)
+        bus = stack.enter_context(joined(target, patient=True, role=Role.AUTO))
         part = _Part.of(read())
         _check_part(part, directory, renames)
         tasks = _registered(bus, part.senders, renames)
@@ -423,7 +426,7 @@ class _Replay:
     # The texts.
 
     def _status(self) -> str:
-        keys = "  [space . + - q]" if self._keys else ""
+        keys = "; keys: space . + - q" if self._keys else ""
         state = "paused" if self._schedule.paused else self._speed()
         sent = counted(self._notifications + self._commands, "message")
         return f"{sent}, {wall_text(self._at_ns)}, {state}{keys}"

@@ -12,13 +12,13 @@ from bus.journal.checker import check
 from bus.journal.messages import read_messages
 from bus.journal.reader import open_journals
 from tests.cli.verbs import program, verb
+from tests.process.real import Far
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.process.real import Far
 
 # Waits until the recorder subscribes, then sends.
 NOTIFY = """[
@@ -108,10 +108,39 @@ def test_a_recording_ends_when_its_time_is_over(alpha: Far, tmp_path: Path) -> N
     assert result.stdout.startswith("recorded 0 notifications of 0 tasks, 0 bytes, in ")
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+@pytest.mark.deep
+def test_a_recording_may_begin_before_the_bus(
+    own_run_directory: Path, tmp_path: Path
+) -> None:
+    with program("record", "--out", f"{tmp_path}", "--count", "1") as recording:
+        until((own_run_directory / "bus1").is_dir, "it waits")
+        with Far("alpha", role="master") as far:
+            notify(far.started(), "clock", [1])
+            answer, complaints = recording.communicate(timeout=LIMIT_S)
 
-    result = verb("record", "--out", tmp_path / "file")
+    assert (recording.returncode, complaints.count("\n")) == (0, 1)
+    assert complaints.endswith("; waiting\n")
+    assert answer.startswith("recorded 1 notification ")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--out", "file"), "is a file"),
+        (("--out", "folder", "--max-bytes", "9"), "max_bytes must be >= "),
+        (("--out", "folder", "a*"), "a segment with a star must be '*' or '**'"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_explained(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    complaint: str,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+
+    result = verb("record", *options)
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is a file" in result.stderr
+    assert complaint in result.stderr

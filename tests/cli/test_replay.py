@@ -134,6 +134,16 @@ def test_messages_that_cannot_be_sent_are_counted_and_skipped(tmp_path: Path) ->
     assert "no message to send (8 without a whole payload); record" in refused.stderr
 
 
+def test_a_replay_opens_the_bus_if_no_program_has(tmp_path: Path) -> None:
+    record(tmp_path)
+
+    result = verb("replay", tmp_path, "--rate", "max")
+
+    assert result.exit_code == 0
+    assert result.stderr.endswith("; the replay opens it\n")
+    assert "; 8 had no subscriber" in result.stdout
+
+
 @pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize(
     ("options", "complaint"),
