@@ -294,7 +294,8 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
     if task or peer:
         yield f"{printable(task) or '?'} / {printable(peer) or '?'}"
     if record.port:
-        yield f"port {record.port}"
+        of_bus = RecordKind.REGISTER <= record.kind < RecordKind.LINK_UP
+        yield f"{'message' if of_bus else 'port'} {record.port}"
     if record.flow >> 1:
         yield f"flow {hex64(record.flow)}"
     if record.flags & Flag.PAYLOAD:  # its place is of no use to people

@@ -42,6 +42,11 @@ __all__ = ["KINDS", "RecordedMessage", "read_messages", "task_names"]
 
 _log = logging.getLogger("bus.journal")
 
+# Plain numbers: to combine a number with a `Flag` takes as long as to unpack a record.
+_PAYLOAD, _TRUNCATED, _ERROR = map(int, (Flag.PAYLOAD, Flag.TRUNCATED, Flag.ERROR))
+_NOTIFY, _RESPOND, _REGISTER = map(
+    int, (RecordKind.NOTIFY, RecordKind.RESPOND, RecordKind.REGISTER)
+)
 _ORIGINS: Final = {
     int(RecordKind.COMMAND): "command",
     int(RecordKind.RESPOND): "answer",
@@ -49,7 +54,7 @@ _ORIGINS: Final = {
 }
 KINDS: Final = tuple(_ORIGINS.values())
 
-_THREADS_MAX: Final = 256
+_THREADS_MAX: Final = 64
 # Of each journal, twice as many keys at most are kept to recognize a repeated record.
 # The comm thread writes the second record of a notification, after a delay.
 _KEYS: Final = 32_768
@@ -171,13 +176,15 @@ def _merged(
     end = 2**63 if until_ns is None else until_ns
     try:
         names = task_names(journals)
-        streams = [_origins(each, kinds, names) for each in journals]
-        for _, place, record in heapq.merge(*map(_placed, range(2**31), streams)):
+        streams = [
+            _origins(place, journal, kinds, names)
+            for place, journal in enumerate(journals)
+        ]
+        for _, place, wall_ns, record in heapq.merge(*streams):
             journal = journals[place]
-            wall_ns = journal.wall_ns(record.mono)
             if not begin <= wall_ns < end:
                 continue
-            notifies = record.kind == RecordKind.NOTIFY
+            notifies = record.kind == _NOTIFY
             sender = names.get(record.origin, "")
             receiver = "" if notifies else names.get(record.flow, "")
             if patterns and not any(
@@ -199,8 +206,8 @@ def _merged(
                 record.mid,
                 record.size,
                 journal.payload(record),
-                bool(record.flags & Flag.TRUNCATED),
-                bool(record.flags & Flag.ERROR),
+                bool(record.flags & _TRUNCATED),
+                bool(record.flags & _ERROR),
             )
     finally:
         for journal in journals:
@@ -208,21 +215,19 @@ def _merged(
                 on_problem(problem)
 
 
-def _placed(
-    place: int, stream: Iterator[tuple[int, Record]]
-) -> Iterator[tuple[int, int, Record]]:
-    """Add to each item the place of its journal, which decides between equal times."""
-    return ((wall_ns, place, record) for wall_ns, record in stream)
-
-
 def _origins(
-    journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
-) -> Iterator[tuple[int, Record]]:
-    """Yield the origin of each message in a journal, with a time that never falls."""
+    place: int, journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
+) -> Iterator[tuple[int, int, int, Record]]:
+    """Yield the origin of each message in a journal, with what decides the order.
+
+    That is a time that never falls, and among equal times the place of the journal.
+    The third item is the time on the wall clock.
+    """
     latest = 0
     for record in _sorted(_first_of_each(_accepts(journal, kinds, names))):
-        latest = max(latest, journal.wall_ns(record.mono))
-        yield latest, record
+        wall_ns = journal.wall_ns(record.mono)
+        latest = max(latest, wall_ns)
+        yield latest, place, wall_ns, record
 
 
 def _accepts(
@@ -232,11 +237,11 @@ def _accepts(
 
     Of a living process, tasks may have registered since `task_names` read the journal.
     """
-    pattern = _pattern([*kinds, RecordKind.REGISTER])
+    pattern = _pattern([*kinds, _REGISTER])
     # By `map`, so that no variable keeps a segment: each takes as much as its file.
     for rows in map(functools.partial(_rows, pattern), journal.segments()):
         for record in map(Record._make, RECORD.iter_unpack(rows)):
-            if record.kind == RecordKind.REGISTER:
+            if record.kind == _REGISTER:
                 names.setdefault(record.flow, journal.name(record.task))
             elif not record.hop:
                 yield record
@@ -251,11 +256,11 @@ def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
     older: set[tuple[int, int, int]] = set()
     newer: set[tuple[int, int, int]] = set()
     for record in records:
-        kept = record.flags & Flag.PAYLOAD
+        kept = record.flags & _PAYLOAD
         key = record.kind, record.origin, record.mid
-        if record.kind == RecordKind.NOTIFY and kept:
+        if record.kind == _NOTIFY and kept:
             key = -1, record.origin, record.seq
-        elif record.kind == RecordKind.RESPOND:
+        elif record.kind == _RESPOND:
             # Two askers may have given their questions one number.
             key = -record.flow, record.origin, record.mid
         if key in newer or key in older:
@@ -279,19 +284,19 @@ def _sorted(records: Iterable[Record]) -> Iterator[Record]:
         yield heapq.heappop(heap)[2]
 
 
-def _rows(kinds: re.Pattern[bytes], segment: StoredSegment) -> bytes:
+def _rows(kinds: re.Pattern[bytes], segment: StoredSegment) -> bytearray:
     """Return the valid slots with records of some kinds.
 
     The kinds are found in C. To unpack each record would take seven times as long: few
     are origins.
     """
     body, invalid = segment.body, frozenset(segment.invalid)
-    found = (match.start() for match in kinds.finditer(body[::RECORD_BYTES]))
-    return b"".join(
-        body[slot * RECORD_BYTES : (slot + 1) * RECORD_BYTES]
-        for slot in found
-        if slot not in invalid
-    )
+    rows = bytearray()  # to join a list of slices would take thrice the memory
+    for match in kinds.finditer(body[::RECORD_BYTES]):
+        slot = match.start()
+        if slot not in invalid:
+            rows += body[slot * RECORD_BYTES : (slot + 1) * RECORD_BYTES]
+    return rows
 
 
 def _pattern(kinds: Iterable[int]) -> re.Pattern[bytes]:
@@ -300,4 +305,4 @@ def _pattern(kinds: Iterable[int]) -> re.Pattern[bytes]:
     return re.compile(b"[%b]" % listed if listed else b"(?!)")
 
 
-_REGISTERS: Final = _pattern([RecordKind.REGISTER])
+_REGISTERS: Final = _pattern([_REGISTER])

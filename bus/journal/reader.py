@@ -195,15 +195,18 @@ class StoredJournal:
         on_damaged: called for each existing file that is not a segment of it.
         """
         for path in self.segment_paths():
+            found: list[StoredSegment] = []
             try:
-                segment = self._read(path)
+                found.append(self._read(path))
             except OSError as error:
                 self.tell(problem_of(error, path))
             except JournalError as error:
                 self.tell(problem_of(error, path))
                 on_damaged()
-            else:
-                yield segment
+            # No variable keeps a segment that the caller has dropped: each takes as
+            # much memory as its file.
+            while found:
+                yield found.pop()
 
     def records(self) -> Iterator[Record]:
         """Yield its valid records, in the order of their numbers."""

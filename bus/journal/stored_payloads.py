@@ -7,6 +7,7 @@ the checksum of the frame decides.
 from __future__ import annotations
 
 import os
+import weakref
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,11 @@ class StoredPayloads:
     def __init__(self, folder: Path, journal: int) -> None:
         self._folder = folder
         self._journal = journal
-        self._checked: set[int] = set()  # the files whose header is that of the journal
+        # The last file read stays open: to open one for each body takes as long as the
+        # rest of reading a message.
+        self._number = -1
+        self._open: list[int] = []
+        weakref.finalize(self, _close, self._open)
 
     def read(self, place: int) -> bytes:
         """Return the body at a place.
@@ -45,27 +50,28 @@ class StoredPayloads:
               any more.
         """
         number, offset = place >> OFFSET_BITS, place & _OFFSET
+        if number != self._number:
+            self._open_file(number)
+        [file] = self._open
+        # Never read more than the file holds: the buffer would be allocated first.
+        room = os.fstat(file).st_size - offset - FRAME.size
+        head = os.pread(file, FRAME.size, offset)
+        if len(head) == FRAME.size:
+            length, crc32 = FRAME.unpack(head)
+            if length <= room:
+                body = os.pread(file, length, offset + FRAME.size)
+                if len(body) == length and zlib.crc32(body) == crc32:
+                    return body
         path = self._folder / payload_file_name(number)
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self._check(file, path, number)
-            # Never read more than the file holds: the buffer would be allocated first.
-            room = os.fstat(file).st_size - offset - FRAME.size
-            head = os.pread(file, FRAME.size, offset)
-            if len(head) == FRAME.size:
-                length, crc32 = FRAME.unpack(head)
-                if length <= room:
-                    body = os.pread(file, length, offset + FRAME.size)
-                    if len(body) == length and zlib.crc32(body) == crc32:
-                        return body
-        finally:
-            os.close(file)
         msg = f"{path} is damaged: the payload at byte {offset} is not whole"
         raise JournalError(msg)
 
-    def _check(self, file: int, path: Path, number: int) -> None:
-        if number in self._checked:
-            return
+    def _open_file(self, number: int) -> None:
+        self._number = -1
+        _close(self._open)
+        path = self._folder / payload_file_name(number)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._open.append(file)
         try:
             header = PayloadHeader.unpack(os.pread(file, PAYLOAD_HEADER_BYTES, 0))
         except ValueError as error:
@@ -73,4 +79,9 @@ class StoredPayloads:
         if (header.journal, header.number) != (self._journal, number):
             whose = f"payload file {header.number} of journal {hex64(header.journal)}"
             raise JournalError(f"cannot read {path}: it is {whose}")
-        self._checked.add(number)
+        self._number = number
+
+
+def _close(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())

@@ -10,6 +10,7 @@ import pytest
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
 from bus.journal.writer import Journal
+from specs.clauses import clause
 from tests.journal.reading import patch, stored
 from tests.journal.telling import only, tell
 from tests.support import LIMIT_S, Threads, until
@@ -49,6 +50,7 @@ def test_a_slot_that_was_drawn_and_never_written_is_final_once_no_thread_records
         assert segment.published == segment.used == 3
 
 
+@clause("J1")
 def test_a_slot_whose_writer_is_suspended_is_not_final(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from bus.journal.payloads import Payloads
 from bus.journal.retention import Retention
 from bus.journal.writer import Journal
 from bus.testing import memory_bus
+from specs.clauses import clause
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.support import until
 
@@ -95,6 +96,7 @@ def test_files_are_deleted_for_other_programs_and_then_no_new_one_is_made(
     retention.make_room()
 
 
+@clause("J1")
 def test_segments_and_payload_files_share_the_limit(tmp_path: Path) -> None:
     limit = 6 * SMALL
     with (
