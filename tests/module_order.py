@@ -344,6 +344,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "finding",
         "doctor",
         "talk",
+        "record",
+        "replay",
     ),
     "bus.pattern": (
         "wire",

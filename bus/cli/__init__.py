@@ -42,6 +42,8 @@ class Verb:
     extra: str = "all"
 
 
+_RECORDINGS: Final = "Record notifications, and send them again."
+
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
         "demo": Verb("bus.demo.verb:demo", "Index a folder, and check the record."),
@@ -73,6 +75,8 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "socket": Verb(
             "bus.pattern.verb:socket", "Exchange lines with nanomsg and NNG."
         ),
+        "record": Verb("bus.cli.record:record", _RECORDINGS),
+        "replay": Verb("bus.cli.replay:replay", _RECORDINGS),
         "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run."),
@@ -145,10 +149,13 @@ class LazyGroup(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs and little else: all of it fits a terminal of 24 lines."""
+        # Verbs that belong together share a summary, and so a line.
+        names: dict[str, list[str]] = {}
+        for name, verb in VERBS.items():
+            names.setdefault(verb.summary, []).append(name)
         formatter.write_usage(ctx.command_path, "[-h] [--version] VERB [ARGS]...")
         formatter.indent()
-        formatter.write_text(self.help or "")
-        formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+        formatter.write_dl([(", ".join(each), line) for line, each in names.items()])
         formatter.write_text("bus VERB -h explains a verb, with an example.")
         formatter.dedent()
 

@@ -7,7 +7,6 @@ open a temporary one, in a directory that is removed afterwards.
 
 from __future__ import annotations
 
-import signal
 import statistics
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import attrs
 import click
 
 from bus.api.membership import open_bus
-from bus.cli.exits import FORBIDDEN, fail
+from bus.cli.exits import FORBIDDEN, fail, interruptible
 from bus.cli.live import joined, live_options, served
 from bus.cli.numbers import FiniteRange
 from bus.cli.run_directory import access_to
@@ -88,23 +87,13 @@ def bench(target: Target, seconds: float, size: int) -> None:
         if live:
             bus, folder = stack.enter_context(joined(target)), None
         else:
-            stack.enter_context(_interruptible())
+            stack.enter_context(interruptible())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bus-"))
             bus = stack.enter_context(_own(target, folder))
         name = fresh_name("bench")
         stack.enter_context(_partner(target, bus, name, folder))
         measured = _measure(target, bus, name, seconds, bytes(size))
     _show(target, measured, size, live=live)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that the temporary directory is removed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _own(target: Target, folder: str) -> Bus:

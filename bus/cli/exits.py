@@ -6,6 +6,7 @@ bus, else 1; see `bus.cli`.
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -24,6 +25,7 @@ __all__ = [
     "TIMED_OUT",
     "USAGE",
     "fail",
+    "interruptible",
     "one_line",
 ]
 
@@ -48,3 +50,13 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     """Print an error message in one line on stderr, and exit with a code."""
     click.echo(f"bus: {printable(message)}", err=True)
     sys.exit(code)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that a verb ends in order; a context manager."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,6 +1,7 @@
 """The common part of the verbs for a live bus: their options, and how they join it.
 
-A verb joins as a slave, so that it never becomes master.
+A verb joins as a slave, so that it never becomes master, unless it stands for the
+programs of a recording.
 """
 
 from __future__ import annotations
@@ -156,10 +157,13 @@ def _legal(check: Callable[[str], None]) -> Callable[[str], str]:
 
 
 @contextmanager
-def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
-    """Join a bus as a slave for the duration of a block; a context manager.
+def joined(
+    target: Target, *, patient: bool = False, role: Role = Role.SLAVE
+) -> Iterator[Bus]:
+    """Join a bus for the duration of a block; a context manager.
 
     patient: True if the bus may have no process yet.
+    role: the role of this process; a slave unless it stands for a program.
     """
     try:
         certified = _certified_machine(target.network)
@@ -177,7 +181,7 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
     try:
         bus = open_bus(
             target.bus,
-            role=Role.SLAVE,
+            role=role,
             process=process,
             machine=machine,
             config=config,
