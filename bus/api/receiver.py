@@ -109,6 +109,10 @@ class Responder:
             return
         message._answered = True
         trace: Trace | None = message._trace
+        if trace is not None:
+            names = entry.name, asker.name
+            body = trace.answer_body(names, frozen, encoded, error)
+            trace = trace.answer(entry.id.number, size, body)
         wanted = router.deliver_answer(
             Answer(
                 _to=asker,
@@ -117,7 +121,7 @@ class Responder:
                 payload=frozen,
                 error=None if error is None else RemoteError(entry.name, error),
                 final=message.kind is Kind.COMMAND,
-                _trace=None if trace is None else trace.answer(entry.id.number, size),
+                _trace=trace,
             )
         )
         if not wanted:  # the asker has deregistered

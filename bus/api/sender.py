@@ -167,7 +167,7 @@ class Sender:
             if self._begin_send_batch(to, entry, payload, lasts_s):
                 return NO_QUESTION
         limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, _ = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, limit, encoders)
         message = Incoming(
             kind=_COMMAND,
             payload=frozen,
@@ -178,7 +178,8 @@ class Sender:
             _deadline=deadline,
         )
         if self._tracer is not None:
-            message._trace = self._tracer.command(size)
+            body = self._tracer.body(frozen, encoded, name)
+            message._trace = self._tracer.command(size, body)
         there._router.send(message)
         return NO_QUESTION
 
@@ -257,7 +258,11 @@ class Sender:
         routes = [(str(where), *self.bus._route(where, bus)) for where in to]
         config = self._config
         limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, _ = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        body = None
+        if self._tracer is not None:
+            names = [name for _, name, _ in routes]
+            body = self._tracer.body(frozen, encoded, *names)
         numbers: list[int] = []
         refused: BusFullError | None = None
         to_come = len(routes)
@@ -276,7 +281,7 @@ class Sender:
                 _deadline=deadline,
             )
             if self._tracer is not None:
-                message._trace = self._tracer.command(size)
+                message._trace = self._tracer.command(size, body)
             if on_response is not None:
                 question = Question(
                     text, timeout, deadline, there.name, on_response, ref, message
@@ -346,7 +351,8 @@ class Sender:
             wants_reply=True,
         )
         if self._tracer is not None:
-            message._trace = self._tracer.command(size)
+            body = self._tracer.body(frozen, encoded, name)
+            message._trace = self._tracer.command(size, body)
         serves = host.ident == _sync.get_ident()
         call = Call(
             to,
@@ -455,7 +461,9 @@ class Sender:
         self.require_host()
         config = self._config
         limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, _ = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        tracer = self._tracer
+        body = None if tracer is None else tracer.body(frozen, encoded)
         number = 0
         if on_response is not None:
             number = self.asker.ask(
@@ -477,8 +485,8 @@ class Sender:
                 _account=each.subscriptions[0]._account,
                 _size=size,
             )
-            if self._tracer is not None:
-                message._trace = self._tracer.notification(size)
+            if tracer is not None:
+                message._trace = tracer.notification(size, body)
             try:
                 self._router.post(message)
             except BusFullError as error:
@@ -497,8 +505,8 @@ class Sender:
                 _account=comm.account,
                 _size=size,
             )
-            if self._tracer is not None:
-                message._trace = self._tracer.remote_notification(size)
+            if tracer is not None:
+                message._trace = tracer.remote_notification(size, body)
             self._router.post(message)
         elif not audience:
             self._exchange.count_unheard(self._entry)

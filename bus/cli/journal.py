@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.text import show_table, wall_text, warn
-from bus.journal.format import RecordKind, kind_name
+from bus.journal.format import Flag, RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.wording import hex64, printable, reason_name
 
@@ -46,7 +46,10 @@ def ls(directory: str) -> None:
     The state is ? if no segment could be read. Exits with 4 if a file could not be
     read.
     """
-    head = "journal machine pid records holes lost segments sealed state opened"
+    head = (
+        "journal machine pid records holes lost payloads_lost segments sealed state"
+        " opened"
+    )
     rows = []
     problems: list[str] = []
     for each in open_journals(directory):
@@ -59,6 +62,7 @@ def ls(directory: str) -> None:
                 facts.records,
                 facts.gaps,
                 facts.lost,
+                facts.payloads_lost,
                 facts.segments,
                 facts.sealed,
                 _state(facts),
@@ -216,6 +220,9 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
         yield f"port {record.port}"
     if record.flow >> 1:
         yield f"flow {hex64(record.flow)}"
+    if record.flags & Flag.PAYLOAD:  # its place is of no use to people
+        yield "truncated payload" if record.flags & Flag.TRUNCATED else "payload"
+        record = record._replace(seq=0)
     for name in ("seq", "size", "depth", "wait_us", "hop"):
         value = getattr(record, name)
         if value:

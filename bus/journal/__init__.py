@@ -2,11 +2,12 @@
 
 format, header, wording         the bytes, and their texts
 segment, supply, meta,
-incarnation                     the files of one process, while it writes them
+payload_file, payloads,
+mapped_file, incarnation        the files of one process, while it writes them
 recorder, bus_recorder          the functions that write a record
 writer                          the journal of one process
 stored_segment, stored_meta,
-reader                          the files, as found on disk
+stored_payloads, reader         the files, as found on disk
 rules, violation                the promises, in terms that both checkers share
 flow, bus_traffic, traffic,
 checker                         the small checker

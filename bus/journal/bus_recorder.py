@@ -8,7 +8,7 @@ calling code. Each call is made in the thread in which the operation happens.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.journal.format import Flag
 from bus.model.events import BusOperation, BusReason
@@ -23,12 +23,14 @@ __all__ = ["BusRecorder"]
 
 _log = logging.getLogger("bus.journal")
 
+# Plain numbers: to combine two `Flag`s takes as long as to write the record.
 _SORTS: Final = {
     MessageKind.COMMAND: 0,
-    MessageKind.NOTIFICATION: Flag.NOTIFICATION,
-    MessageKind.COMMAND_RESPONSE: Flag.ANSWER,
-    MessageKind.NOTIFICATION_RESPONSE: Flag.NOTIFICATION | Flag.ANSWER,
+    MessageKind.NOTIFICATION: int(Flag.NOTIFICATION),
+    MessageKind.COMMAND_RESPONSE: int(Flag.ANSWER),
+    MessageKind.NOTIFICATION_RESPONSE: int(Flag.NOTIFICATION | Flag.ANSWER),
 }
+_PAYLOAD, _TRUNCATED, _ERROR = map(int, (Flag.PAYLOAD, Flag.TRUNCATED, Flag.ERROR))
 
 
 class BusRecorder:
@@ -83,13 +85,27 @@ class BusRecorder:
     A record before a step is written once only the end of the process can prevent the
     step. A message that is refused was never accepted and is in no record; nor is a
     notification that finds no room on its way to other processes.
+
+    If the payload of a message is kept, the process of its sender keeps it, before the
+    first of COMMAND, RESPOND and NOTIFY. All of these records in that process name it.
+
+    keeps, keep: as in `bus.kernel.trace.TraceSink`; ``keep`` without its flags.
     """
 
-    __slots__ = ("_emit", "_name")
+    __slots__ = ("_emit", "_keep", "_name", "keeps")
 
-    def __init__(self, emit: Emit, name: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        emit: Emit,
+        name: Callable[[str], int],
+        keeps: Callable[[str], bool] | None = None,
+        keep: Callable[[Any, bytes | memoryview | None], tuple[int, bool]]
+        | None = None,
+    ) -> None:
+        self.keeps: Final = keeps
         self._name: Final = name
         self._emit: Callable[..., None] = emit
+        self._keep: Final = keep
 
     def __call__(
         self,
@@ -101,20 +117,23 @@ class BusRecorder:
         size: int = 0,
         reason: BusReason | int = 0,
         kind: MessageKind = MessageKind.COMMAND,
+        flags: int = 0,
+        place: int = 0,
     ) -> None:
         """Record one step of one message; the class specifies the calls.
 
         reason: for DISCARD, UNDELIVERED and IN_DOUBT.
+        flags, place: of `keep`, for COMMAND, RESPOND and NOTIFY.
         """
         try:
             # By position: keywords would account for a third of the time.
             self._emit(
                 operation,
-                _SORTS[kind],
+                _SORTS[kind] | flags,
                 reason,
                 size,
                 destination,
-                0,
+                place,
                 origin,
                 mid,
                 0,
@@ -125,6 +144,21 @@ class BusRecorder:
             )
         except Exception:  # noqa: BLE001 - recording must never fail the bus
             self._switch_off()
+
+    def keep(
+        self, payload: Any, encoded: bytes | memoryview | None, *, failed: bool
+    ) -> tuple[int, int]:
+        """Keep a payload; return flags and place, both 0 if there is no room."""
+        try:
+            assert self._keep is not None
+            place, truncated = self._keep(payload, encoded)
+        except Exception:  # noqa: BLE001 - as above
+            self._switch_off()
+            return 0, 0
+        if not place:
+            return 0, 0
+        flags = _PAYLOAD | _ERROR if failed else _PAYLOAD
+        return flags | _TRUNCATED if truncated else flags, place
 
     def on_registered(self, registration: int, name: str) -> None:
         """Record that a task has its name, before anything was sent to it.

@@ -35,7 +35,9 @@ flow      the destination: the number of a registration, or of a process for a
           DEREGISTER, the registration itself.
 origin    the number of the registration that sent it.
 mid       number of the message at its origin; of an answer, that of the question.
-flags     NOTIFICATION for a notification, ANSWER for an answer to anything.
+flags     NOTIFICATION for a notification, ANSWER for an answer to anything;
+          PAYLOAD, TRUNCATED, ERROR: see `Flag`.
+seq       with PAYLOAD the place of the payload (`bus.journal.payload_file`).
 hop       how many links it has crossed, including the one of this record.
 size      bytes of the message, saturating; 0 if unknown.
 task      in REGISTER the name that was taken.
@@ -53,8 +55,9 @@ it, `task` its name, `peer` the machine as the journals of that process name it;
 rest is 0, except `reason`. A LINK_DOWN with the reason DIED records a death.
 
 How the journal's own kinds fill them: OPEN and CLOCK carry wall-clock nanoseconds in
-`origin` (an anchor together with `mono`). LOST carries in `seq` how many records were
-lost since the LOST before it. CLOSE is the last record of a journal closed in order.
+`origin` (an anchor together with `mono`). LOST carries in `seq` how many records, and
+in `mid` how many payloads, were lost since the LOST before it. CLOSE is the last record
+of a journal closed in order.
 """
 
 from __future__ import annotations
@@ -181,13 +184,16 @@ class RecordKind(enum.IntEnum):
 class Flag(enum.IntFlag):
     """Bits of `flags`. The queue kinds set none of them.
 
+    PAYLOAD: the payload of the message is kept, at the place in `seq`; TRUNCATED: only
+    its beginning is; ERROR: it is the text of an error, sent in place of an answer.
+
     A message of the bus is a command if it is neither NOTIFICATION nor ANSWER.
     """
 
     ERROR = 1
     REMOTE = 2
     NOTIFICATION = 4
-    PAYLOAD = 8  # the payload was captured in the blob file
+    PAYLOAD = 8
     TRUNCATED = 16
     ANSWER = 32
 

@@ -3,8 +3,9 @@
 Three areas are written at different times, so that no write can spoil another. The area
 at byte 0 holds the facts known when the segment is made, guarded by its own crc. The
 one at byte 512 holds the seal, written once, when no writer is left. The one at byte
-1,024 holds the only number that changes during the segment's life: how many records the
-journal has lost so far. A segment without a seal is open, or was when its writer died.
+1,024 holds the numbers that change during the segment's life: how many records and how
+many payloads the journal has lost so far. A segment without a seal is open, or was when
+its writer died.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "LOST",
     "LOST_MAX",
     "LOST_OFFSET",
+    "PAYLOADS_LOST_OFFSET",
     "SEAL_OFFSET",
     "Seal",
     "SegmentHeader",
@@ -30,6 +32,7 @@ __all__ = [
 HEADER_BYTES: Final = 4096
 SEAL_OFFSET: Final = 512
 LOST_OFFSET: Final = 1024
+PAYLOADS_LOST_OFFSET: Final = 1032  # packed as LOST
 LOST: Final = struct.Struct("<Q")
 # No process loses as many records; a damaged header may contain any number.
 LOST_MAX: Final = 2**62
@@ -96,7 +99,8 @@ class SegmentHeader:
       clocks are comparable between journals of one boot.
     mono, wall: one instant on both clocks, in nanoseconds.
     seal: None while it is open.
-    lost: records that the journal had lost when this was read.
+    lost, payloads_lost: records and payloads that the journal had lost when this was
+      read.
     seal_flaw: the contradiction in its seal, for which `seal` is None; else "".
     """
 
@@ -110,6 +114,7 @@ class SegmentHeader:
     seal: Seal | None = None
     lost: int = 0
     seal_flaw: str = ""
+    payloads_lost: int = 0
 
     def pack(self) -> bytes:
         """Return the whole head of a new segment."""
@@ -131,6 +136,7 @@ class SegmentHeader:
             seal = self.seal.pack()
             head[SEAL_OFFSET : SEAL_OFFSET + len(seal)] = seal
         LOST.pack_into(head, LOST_OFFSET, self.lost)
+        LOST.pack_into(head, PAYLOADS_LOST_OFFSET, self.payloads_lost)
         return bytes(head)
 
     @classmethod
@@ -159,6 +165,7 @@ class SegmentHeader:
             msg = f"segment number {segment} or record number {first_n} is too large"
             raise ValueError(msg)
         (lost,) = LOST.unpack_from(buffer, LOST_OFFSET)
+        (payloads_lost,) = LOST.unpack_from(buffer, PAYLOADS_LOST_OFFSET)
         seal, seal_flaw = None, ""
         try:
             seal = Seal.unpack(buffer)
@@ -175,4 +182,6 @@ class SegmentHeader:
             seal=seal,
             lost=lost,
             seal_flaw=seal_flaw,
+            # No verdict rests on it, so a damaged one is not a flaw.
+            payloads_lost=min(payloads_lost, LOST_MAX),
         )

@@ -16,11 +16,12 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from bus.journal.format import RECORD, RECORD_VERSION, RecordKind
-from bus.journal.header import SegmentHeader
+from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION, RecordKind
+from bus.journal.header import HEADER_BYTES, SegmentHeader
 from bus.journal.meta import META_FILE, Meta
+from bus.journal.payloads import Payloads
 from bus.journal.recorder import exhausted
 from bus.journal.supply import Supply
 from bus.journal.wording import hex64
@@ -62,9 +63,13 @@ class Incarnation:
         machine: str,
         slots: int,
         max_segments: int | None,
+        payload_bytes_max: int | None,
         recorder: Recorder,
     ) -> None:
-        """Create the folder and its contents. OSError if that fails."""
+        """Create the folder and its contents. OSError if that fails.
+
+        payload_bytes_max: how much of each payload is kept; None to keep none.
+        """
         header = _first_header(slots)
         self.folder = parent / _folder_name(machine) / _incarnation_name(header)
         self.base = header.journal >> 32
@@ -76,7 +81,8 @@ class Incarnation:
         self._closing = _sync.Lock()
         self._last: list[Slot] = []  # for the CLOSE record, once it is drawn
         self._parker: _thread.LockType | None = None
-        self._lost_told = 0
+        self._lost_told = self._payloads_lost_told = 0
+        self._payloads: Payloads | None = None
         self._anchored = _sync.monotonic()
         self._told_unnamed = False
         self._housekeeper = _sync.Thread(
@@ -85,6 +91,11 @@ class Incarnation:
         self.folder.mkdir(parents=True)
         try:
             self._supply = Supply(self.folder, header, max_segments)
+            if payload_bytes_max is not None:
+                file_bytes = HEADER_BYTES + slots * RECORD_BYTES
+                self._payloads = Payloads(
+                    self.folder, header.journal, file_bytes, payload_bytes_max
+                )
             self.meta = Meta(self.folder, machine, header)
             _write(self._supply.current.take(), RecordKind.OPEN, origin=_sync.wall_ns())
             self._start()
@@ -101,6 +112,7 @@ class Incarnation:
                 self._take_no_more,
                 self._housekeeper.join,
                 self._write_last,
+                self._finish_payloads,
                 self._seal_all,
                 self.meta.close,
             )
@@ -123,6 +135,43 @@ class Incarnation:
     def lost(self) -> int:
         """The number of records that could not be written."""
         return self._supply.lost.total
+
+    @property
+    def payloads_lost(self) -> int:
+        """The number of payloads that could not be kept."""
+        return self._supply.payloads_lost.total
+
+    def keep(
+        self, payload: Any, encoded: bytes | memoryview | None
+    ) -> tuple[int, bool]:
+        """Keep a payload; return its place, and True if only a part of it is kept.
+
+        The place is 0 if there is no room: the payload is then counted as lost.
+        """
+        payloads = self._payloads
+        if payloads is None:
+            return 0, False
+        body, truncated = payloads.body(payload, encoded)
+        while not (place := payloads.current.write(body)):
+            if not self._advance_payloads(payloads):
+                self._supply.lose_payload()
+                return 0, False
+        return place, truncated
+
+    def _advance_payloads(self, payloads: Payloads) -> bool:
+        """Go on with the next payload file; False if none is ready. As `draw`."""
+        if getattr(self._inside, "drawing", False):
+            return False
+        self._inside.drawing = True
+        try:
+            with self._lock:
+                if self._closed or not payloads.advance():
+                    return False
+                # Only after a change: a full disk must not cost a wake-up a payload.
+                self._wake_locked()
+                return True
+        finally:
+            self._inside.drawing = False
 
     def draw(self) -> Slot | None:
         """Draw a slot, advancing to the next segment; None if none is ready."""
@@ -205,6 +254,10 @@ class Incarnation:
                 self.folder / META_FILE,
             )
 
+    def _finish_payloads(self) -> None:
+        if self._payloads is not None:
+            self._payloads.finish()
+
     def _seal_all(self) -> None:
         self._tell_unnamed()
         self._supply.finish(self._last[0][0] + 1 if self._last else None)
@@ -228,17 +281,20 @@ class Incarnation:
             self._tell_lost()
 
     def _tell_lost(self) -> None:
-        """Record how many records were lost since the last LOST record."""
+        """Record how many records and payloads were lost since the last LOST record."""
         lost = self.lost - self._lost_told
-        if not lost:
+        payloads = self.payloads_lost - self._payloads_lost_told
+        if not lost and not payloads:
             return
         # Updated before the draw, which may call this function again.
         self._lost_told += lost
+        self._payloads_lost_told += payloads
         slot = self._draw_locked()
         if slot is None:
             self._lost_told -= lost
+            self._payloads_lost_told -= payloads
         else:
-            _write(slot, RecordKind.LOST, seq=lost)
+            _write(slot, RecordKind.LOST, seq=lost, mid=payloads)
 
     def _keep_house(self) -> None:
         while True:
@@ -253,11 +309,17 @@ class Incarnation:
             now = _sync.monotonic()
             try:
                 self._supply.tend()
+                if self._payloads is not None:
+                    self._payloads.tend()
                 self._tell_unnamed()
                 if now >= self._anchored + ANCHOR_S:
                     self._anchored = now
                     self._anchor()
-                unfinished = self._supply.short or self._supply.late
+                unfinished = (
+                    self._supply.short
+                    or self._supply.late
+                    or (self._payloads is not None and self._payloads.short)
+                )
             except MemoryError:
                 unfinished = True  # as if the disk had no room
             until = now + (RETRY_S if unfinished else ANCHOR_S)
@@ -285,12 +347,15 @@ class Incarnation:
             parker.release()
 
 
-def _write(slot: Slot, kind: RecordKind, seq: int = 0, origin: int = 0) -> int:
+def _write(
+    slot: Slot, kind: RecordKind, seq: int = 0, origin: int = 0, mid: int = 0
+) -> int:
     """Write a record of the journal's own; return its number."""
     n, offset, mark, target = slot
     mono = _sync.monotonic_ns()
     head = kind, 0, 0, 0, n, mono, 0, seq, origin
-    RECORD.pack_into(target, offset, *head, 0, 0, 0, 0, 0, 0, 0, RECORD_VERSION, mark)
+    tail = 0, 0, 0, 0, 0, 0, RECORD_VERSION, mark
+    RECORD.pack_into(target, offset, *head, mid, *tail)
     return n
 
 

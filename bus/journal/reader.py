@@ -18,9 +18,10 @@ from typing import Final
 import attrs
 
 from bus.errors import JournalError
-from bus.journal.format import Record
+from bus.journal.format import Flag, Record, RecordKind
 from bus.journal.meta import META_FILE
 from bus.journal.stored_meta import StoredMeta, read_meta
+from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.stored_segment import (
     SEGMENT_NAME,
     StoredSegment,
@@ -51,6 +52,7 @@ class JournalFacts:
     last_mono: the latest time of a record, on that machine's clock.
     died: True if another journal records the death of its process; known only after
       all journals were read.
+    payloads_lost: payloads that found no room; no verdict rests on it.
     begun: True if its process may have recorded an operation.
     """
 
@@ -71,6 +73,7 @@ class JournalFacts:
     last_mono: int | None = None
     died: bool = False
     begun: bool = True
+    payloads_lost: int = 0
 
     @property
     def gaps(self) -> int:
@@ -120,6 +123,7 @@ class StoredJournal:
         self.id = (
             self.meta.journal if self.meta.journal is not None else self._header_id()
         )
+        self._payloads = StoredPayloads(path, self.id)
 
     @property
     def machine(self) -> str:
@@ -206,6 +210,28 @@ class StoredJournal:
         for segment in self.segments():
             yield from segment.records()
 
+    def payload(self, record: Record) -> bytes | None:
+        """Return the payload of a record's message, as encoded by `bus.model.payload`.
+
+        With TRUNCATED in its flags it is only the beginning of the encoding; with
+        ERROR, the text of the error that was sent in its place. None if it was not
+        kept, was deleted since, or cannot be read; the last is a problem.
+
+        Only COMMAND, RESPOND and NOTIFY name payloads, and only in the process of the
+        sender.
+        """
+        if not record.flags & Flag.PAYLOAD or record.kind < RecordKind.REGISTER:
+            return None
+        try:
+            return self._payloads.read(record.seq)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.tell(f"cannot read a payload: {error.strerror} ({error.filename})")
+        except JournalError as error:
+            self.tell(str(error))
+        return None
+
     def facts(self) -> JournalFacts:
         """Read all segments, and return the facts."""
         facts = FactsBuilder(self)
@@ -256,6 +282,7 @@ class FactsBuilder:
     def __init__(self, journal: StoredJournal) -> None:
         self._journal = journal
         self._records = self._holes = self._lost = self._damaged = 0
+        self._payloads_lost = 0
         self._segments = self._sealed = self._blank = 0
         self._first: int | None = None
         self._last: int | None = None
@@ -272,6 +299,7 @@ class FactsBuilder:
         self._records += segment.count
         self._holes += len(segment.invalid)
         self._lost = max(self._lost, segment.lost)
+        self._payloads_lost = max(self._payloads_lost, segment.header.payloads_lost)
         self._closed = self._closed or segment.closes
         self._boot = max(self._boot, segment.header.boot_id.hex())
         if segment.count:
@@ -310,6 +338,7 @@ class FactsBuilder:
             boot=self._boot,
             last_mono=self._last_mono,
             begun=not (blank and self._journal.meta.silent),
+            payloads_lost=self._payloads_lost,
         )
 
 

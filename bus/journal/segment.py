@@ -21,9 +21,7 @@ The races all concern a writer that has drawn a slot and is then suspended:
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
-import mmap
 import os
 import sys
 import zlib
@@ -34,63 +32,45 @@ from bus.journal.header import (
     HEADER_BYTES,
     LOST,
     LOST_OFFSET,
+    PAYLOADS_LOST_OFFSET,
     SEAL_OFFSET,
     Seal,
     SegmentHeader,
 )
+from bus.journal.mapped_file import MappedFile
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["OPEN_SUFFIX", "SEALED_SUFFIX", "Segment"]
+__all__ = ["HAS_GIL", "OPEN_SUFFIX", "SEALED_SUFFIX", "Segment"]
 
 OPEN_SUFFIX: Final = ".open.qbj"
 SEALED_SUFFIX: Final = ".qbj"
 
-_ZEROS_BYTES: Final = 1 << 20
 # Without a global lock one call into C is no longer atomic.
-_HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 Slot = tuple[int, int, int, memoryview]
 
 
-class Segment:
-    """A preallocated, mapped file of slots.
+class Segment(MappedFile):
+    """A file of slots.
 
     take: draws the next slot: (n, byte offset, mark, target); StopIteration when all
       are drawn. One call in C: atomic under the interpreter lock.
     """
 
-    __slots__ = ("_map", "_path", "_seal", "_view", "header", "take")
+    __slots__ = ("_seal", "header", "take")
 
     def __init__(self, folder: Path, header: SegmentHeader) -> None:
         """Make the file. OSError if there is no room; no file remains then."""
         size = HEADER_BYTES + header.slots * RECORD_BYTES
         self.header = header
-        self._path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
-        # Created under another name: a reader must not see a segment without a header.
-        unborn = folder / f"seg-{header.segment:05d}.new"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        files: list[int] = []
-        try:
-            # One call in C: an interrupt cannot separate the open and its note.
-            files.extend(map(os.open, (unborn,), (flags,), (0o666,)))
-            [file] = files
-            _allocate(file, size)
-            os.pwrite(file, header.pack(), 0)
-            unborn.rename(self._path)
-            self._map = mmap.mmap(file, size)
-        except BaseException:
-            unborn.unlink(missing_ok=True)
-            self._path.unlink(missing_ok=True)
-            raise
-        finally:
-            if files:
-                os.close(files[0])
+        path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
+        super().__init__(path, header.pack(), size)
         self._seal: Seal | None = None
-        self._view = memoryview(self._map)
         draw = zip(
             itertools.count(header.first_n),
             range(HEADER_BYTES, size, RECORD_BYTES),
@@ -98,7 +78,7 @@ class Segment:
             itertools.repeat(self._view),
             strict=False,
         ).__next__
-        self.take: Callable[[], Slot] = draw if _HAS_GIL else _one_at_a_time(draw)
+        self.take: Callable[[], Slot] = draw if HAS_GIL else _one_at_a_time(draw)
 
     @property
     def next_n(self) -> int:
@@ -115,6 +95,11 @@ class Segment:
         # A sealed segment has the number in its seal.
         with contextlib.suppress(ValueError, TypeError):
             LOST.pack_into(self._view, LOST_OFFSET, total)
+
+    def note_payloads_lost(self, total: int) -> None:
+        """Write the number of lost payloads into the header, likewise."""
+        with contextlib.suppress(ValueError, TypeError):
+            LOST.pack_into(self._view, PAYLOADS_LOST_OFFSET, total)
 
     def whole(self, used: int) -> bool:
         """Return True if the first ``used`` slots, all drawn, hold their records."""
@@ -169,12 +154,6 @@ class Segment:
         """The path of the segment after it is sealed."""
         return self._path.with_name(f"seg-{self.header.segment:05d}{SEALED_SUFFIX}")
 
-    def discard(self) -> None:
-        """Remove a segment from which no slot was drawn."""
-        self._view.release()
-        self._map.close()
-        self._path.unlink(missing_ok=True)
-
 
 def _one_at_a_time(draw: Callable[[], Slot]) -> Callable[[], Slot]:
     lock = _sync.Lock()
@@ -184,20 +163,3 @@ def _one_at_a_time(draw: Callable[[], Slot]) -> Callable[[], Slot]:
             return draw()
 
     return take
-
-
-def _allocate(file: int, size: int) -> None:
-    """Allocate real blocks: writing to a hole on a full disk kills the process."""
-    try:
-        os.posix_fallocate(file, 0, size)
-    except AttributeError:
-        pass
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-    else:
-        return
-    for start in range(0, size, _ZEROS_BYTES):
-        zeros = bytes(min(_ZEROS_BYTES, size - start))
-        if os.pwrite(file, zeros, start) != len(zeros):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -67,7 +67,7 @@ class Tally:
 class Supply:
     """All segments of one incarnation.
 
-    lost: records that found no slot.
+    lost, payloads_lost: records that found no slot, payloads that found no room.
     short: True while a spare is needed that could not be made.
     """
 
@@ -81,6 +81,7 @@ class Supply:
         "_sealed",
         "_template",
         "lost",
+        "payloads_lost",
         "short",
     )
 
@@ -100,7 +101,7 @@ class Supply:
         self._retired: collections.deque[Segment] = collections.deque()
         self._sealed: collections.deque[Path] = collections.deque()
         self.short = False
-        self.lost = Tally()
+        self.lost, self.payloads_lost = Tally(), Tally()
         # The current segment, followed by the spares.
         self._line = collections.deque([Segment(folder, template)])
 
@@ -124,6 +125,11 @@ class Supply:
         """Count one record that found no slot, so that it survives a kill."""
         self.lost.add()
         self.current.note_lost(self.lost.total)
+
+    def lose_payload(self) -> None:
+        """Count one payload that found no room, so that it survives a kill."""
+        self.payloads_lost.add()
+        self.current.note_payloads_lost(self.payloads_lost.total)
 
     def tend(self) -> None:
         """Make spares, seal complete segments, delete those beyond the limit."""
@@ -222,6 +228,7 @@ class Supply:
 
     def _seal(self, segment: Segment) -> None:
         try:
+            segment.note_payloads_lost(self.payloads_lost.total)
             segment.seal(self.lost.total)
         except OSError as error:
             _log.warning("cannot seal %s: %s", segment.sealed_path, error)

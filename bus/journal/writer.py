@@ -13,23 +13,29 @@ loses those that its kernel had not yet written back.
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.journal.format import COUNT_MAX, RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation
+from bus.journal.payloads import room_for_one
 from bus.journal.recorder import Emit, Fields, exhausted, flow_of, make_recorder
+from bus.model.address import split_absolute
 from bus.model.events import BusOperation, BusReason
+from bus.model.specification import Specification
 from bus.process.at_exit import call_at_exit, do_not_call_at_exit
 from queuebroker import _sync
 from queuebroker.closable import Closable
 from queuebroker.observer import Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from bus.journal.bus_recorder import BusRecorder
     from bus.journal.segment import Slot
 
@@ -40,7 +46,10 @@ _log = logging.getLogger("bus.journal")
 SEGMENT_BYTES: Final = 64 << 20
 SEGMENT_BYTES_MIN: Final = 16 << 10
 SEGMENT_BYTES_MAX: Final = 1 << 36
+PAYLOAD_BYTES_MAX: Final = 64 << 10
 SEGMENTS_MIN: Final = 2  # the current one and a spare
+
+_NAMES_REMEMBERED: Final = 4096
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -67,6 +76,12 @@ class Journal(Closable):
     segment_bytes: the size of one file; at least twice as much is kept allocated.
     max_segments: the number of files to keep. Older ones are deleted, and verdicts on
       the journal then state that its beginning is missing. None keeps all.
+    payloads: True to keep the payloads of the messages of buses, too; or a pattern of
+      task names, or several, in the language of `Specification`, to keep those of the
+      messages from and to these tasks: a notification by its notifier's name, a command
+      or an answer by its sender's or its addressee's. Patterns that begin with a star
+      match no task of the system.
+    payload_bytes_max: how much of each encoded payload is kept, in bytes.
     machine: the name for the machine, its host name by default.
 
     observe: the observer for a `BrokerManager`.
@@ -89,6 +104,8 @@ class Journal(Closable):
         *,
         segment_bytes: int = SEGMENT_BYTES,
         max_segments: int | None = None,
+        payloads: bool | str | Sequence[str] = False,
+        payload_bytes_max: int = PAYLOAD_BYTES_MAX,
         machine: str | None = None,
     ) -> None:
         if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX:
@@ -104,6 +121,14 @@ class Journal(Closable):
         self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
         self._file_bytes = HEADER_BYTES + self._slots * RECORD_BYTES
         self._max_segments = max_segments
+        self._keeps = _keeper_of(payloads)
+        room = room_for_one(self._file_bytes)
+        if self._keeps is not None and not 0 < payload_bytes_max <= room:
+            raise ValueError(
+                f"payload_bytes_max must be 1 to {room}, got {payload_bytes_max}; one"
+                f" payload must fit a file of segment_bytes={segment_bytes}"
+            )
+        self._payload_bytes_max = None if self._keeps is None else payload_bytes_max
         self._machine = os.uname().nodename if machine is None else machine
         self._recorder = make_recorder(self._introduce, self._write)
         self.observe = self._recorder.observe
@@ -133,6 +158,11 @@ class Journal(Closable):
         """The number of records that could not be written."""
         return self._incarnation.lost if self._incarnation else 0
 
+    @property
+    def payloads_lost(self) -> int:
+        """The number of payloads that found no room; their messages are recorded."""
+        return self._incarnation.payloads_lost if self._incarnation else 0
+
     def name(self, text: str) -> int:
         """Return the number of a name for `emit`; 0 if it cannot be written."""
         return self._introduce(text, "")[0]
@@ -146,7 +176,7 @@ class Journal(Closable):
         """Return a new recorder of one process on one bus, for `bus.open_bus`."""
         from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - of buses only
 
-        return BusRecorder(self.emit, self.name)
+        return BusRecorder(self.emit, self.name, self._keeps, self._keep)
 
     def record_death(
         self, pid: int, *, machine: str | None = None, process: str = ""
@@ -222,6 +252,12 @@ class Journal(Closable):
                 return
         incarnation.lose()
 
+    def _keep(
+        self, payload: Any, encoded: bytes | memoryview | None
+    ) -> tuple[int, bool]:
+        incarnation = self._current()
+        return incarnation.keep(payload, encoded) if incarnation else (0, False)
+
     # Opening, also in a forked child.
 
     def _begin(self) -> Incarnation:
@@ -230,6 +266,7 @@ class Journal(Closable):
             self._machine,
             self._slots,
             self._max_segments,
+            self._payload_bytes_max,
             self._recorder,
         )
 
@@ -283,6 +320,29 @@ class Journal(Closable):
         if self._incarnation is not None:
             self._incarnation.abandon()
             self._incarnation = None
+
+
+def _keeper_of(payloads: bool | str | Sequence[str]) -> Callable[[str], bool] | None:
+    """Return a function of a task's name: True if the payloads of the task are kept."""
+    if payloads is True:
+        return lambda _: True
+    if not payloads:
+        return None
+    patterns = []
+    for each in (payloads,) if isinstance(payloads, str) else payloads:
+        pattern = Specification.parse(each)
+        if pattern.machine is not None:
+            msg = f"payloads must hold names of this machine, got {each!r}"
+            raise ValueError(msg)
+        patterns.append(pattern)
+
+    # Names are few, but a program may generate them without end.
+    @functools.lru_cache(_NAMES_REMEMBERED)
+    def keeps(name: str) -> bool:
+        _, _, module = split_absolute(name)
+        return any(pattern.matches(module) for pattern in patterns)
+
+    return keeps
 
 
 _journals: weakref.WeakSet[Journal] = weakref.WeakSet()

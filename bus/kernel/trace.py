@@ -7,7 +7,7 @@ such place depends on a journal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from bus.errors import (
     AccessDeniedError,
@@ -25,12 +25,12 @@ from bus.model.events import BusOperation, BusReason
 from bus.model.message import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from bus.errors import BusError
     from bus.model.registration import Overflow
 
-__all__ = ["Journal", "Trace", "TraceSink", "Tracer", "dropped_by"]
+__all__ = ["Body", "Journal", "Trace", "TraceSink", "Tracer", "dropped_by"]
 
 _REASONS: Final[dict[type[BusError], BusReason]] = {
     AccessDeniedError: BusReason.DENIED,
@@ -63,7 +63,23 @@ class TraceSink(Protocol):
 
     It is a `BusRecorder`, which documents when each method is called. No method raises
     or blocks.
+
+    keeps: returns True if the payloads of the messages from or to the task of a name
+      are kept; None if no payload is.
     """
+
+    @property
+    def keeps(self) -> Callable[[str], bool] | None:
+        """As above."""
+
+    def keep(
+        self, payload: Any, encoded: bytes | memoryview | None, *, failed: bool
+    ) -> tuple[int, int]:
+        """Write a payload; return flags and place for the records that name it.
+
+        encoded: its encoding, if there is one already.
+        failed: True for the text of an error in the place of an answer.
+        """
 
     def __call__(
         self,
@@ -75,8 +91,10 @@ class TraceSink(Protocol):
         size: int = 0,
         reason: BusReason | int = 0,
         kind: Kind = Kind.COMMAND,
+        flags: int = 0,
+        place: int = 0,
     ) -> None:
-        """Record one step of one message."""
+        """Record one step of one message; flags, place: of `keep`."""
 
     def on_registered(self, registration: int, name: str) -> None:
         """Record that a task has its name; an empty name means the process itself."""
@@ -108,6 +126,49 @@ class Journal(Protocol):
         """Return a new trace sink for one process on one bus."""
 
 
+class Body:
+    """The payload of a message, to be kept by the journal when it is accepted.
+
+    The traces of one notification share it, so it is written once. It is written at the
+    first acceptance and not before: most journals would fill with notifications that no
+    task subscribes to, and with commands that a full inbox refuses.
+
+    failed: True for the text of an error in the place of an answer.
+    """
+
+    __slots__ = ("_content", "_failed", "_kept", "_trace_sink")
+
+    def __init__(
+        self,
+        trace_sink: TraceSink,
+        payload: Any,
+        encoded: bytes | memoryview | None = None,
+        *,
+        failed: bool = False,
+    ) -> None:
+        self._trace_sink: Final = trace_sink
+        self._failed: Final = failed
+        self._content: tuple[Any, bytes | memoryview | None] | None = payload, encoded
+        self._kept: tuple[int, int] = 0, 0
+
+    def drop_encoding(self) -> None:
+        """Free the encoding: the message waits, and its size counts only once."""
+        if self._content is not None:
+            self._content = self._content[0], None
+
+    def keep(self) -> tuple[int, int]:
+        """Write the payload unless it is written; return its flags and place.
+
+        No two threads accept one message at once. The payload is freed: it may lie in
+        shared memory, which is used again after its last view.
+        """
+        if self._content is not None:
+            payload, encoded = self._content
+            self._kept = self._trace_sink.keep(payload, encoded, failed=self._failed)
+            self._content = None
+        return self._kept
+
+
 class Trace:
     """The trace of one message for one destination.
 
@@ -123,6 +184,7 @@ class Trace:
         mid: that number. hop: how many links it has passed.
         accepted_as: the operation to record when it is accepted; None for none, such as
           when another process has recorded it already.
+        body: its payload, if the journal of this process keeps it.
 
     destination: its receiver; 0 until the message is accepted. One that
       came over a link is given its destination at once.
@@ -132,6 +194,7 @@ class Trace:
 
     __slots__ = (
         "_accepted_as",
+        "_body",
         "_gone",
         "_numbers",
         "destination",
@@ -154,6 +217,7 @@ class Trace:
         mid: int = 0,
         hop: int = 0,
         accepted_as: BusOperation | None = None,
+        body: Body | None = None,
     ) -> None:
         self.trace_sink: Final = trace_sink
         self.kind: Final = kind
@@ -164,6 +228,7 @@ class Trace:
         self.hop: Final = hop
         self._numbers: Final = numbers
         self._accepted_as: Final = accepted_as
+        self._body: Final = body
         self._gone: bool = False  # True once `destination` has returned it
 
     # Traces of messages that this message causes.
@@ -178,10 +243,30 @@ class Trace:
             mid=self.mid,
             hop=self.hop,
             accepted_as=BusOperation.NOTIFY,
+            body=self._body,
         )
 
-    def answer(self, responder: int, size: int) -> Trace:
-        """Return the trace of an answer to this message."""
+    def answer_body(
+        self,
+        names: Sequence[str],
+        payload: Any,
+        encoded: bytes | memoryview | None,
+        error: str | None,
+    ) -> Body | None:
+        """Return the payload of an answer to this message if the journal keeps it.
+
+        names: of the responder and the asker.
+        error: the text that takes the place of the payload.
+        """
+        keeps = self.trace_sink.keeps
+        if keeps is None or not any(map(keeps, names)):
+            return None
+        if error is not None:
+            return Body(self.trace_sink, error, failed=True)
+        return Body(self.trace_sink, payload, encoded)
+
+    def answer(self, responder: int, size: int, body: Body | None = None) -> Trace:
+        """Return the trace of an answer to this message; body: of `answer_body`."""
         return Trace(
             self.trace_sink,
             _ANSWERS[self.kind],
@@ -189,6 +274,7 @@ class Trace:
             size,
             mid=self.mid,
             accepted_as=BusOperation.RESPOND,
+            body=body,
         )
 
     # Steps of the message.
@@ -199,6 +285,12 @@ class Trace:
             assert self._numbers is not None
             self.mid = next(self._numbers)
 
+    def wait(self) -> None:
+        """Give the message its number: it begins to wait for its addressee."""
+        self.number()
+        if self._body is not None:
+            self._body.drop_encoding()
+
     def record_accepted(self, destination: int) -> None:
         """Record that the message is about to be queued for a task, or for a link."""
         self.number()
@@ -207,7 +299,22 @@ class Trace:
         if self.destination not in {0, destination} and not self._gone:
             self.record_discarded(BusReason.ADDRESSEE_GONE)
         self.destination, self._gone = destination, False
-        self._record(self._accepted_as)
+        if self._body is None:
+            self._record(self._accepted_as)
+            return
+        flags, place = self._body.keep()
+        self.trace_sink(
+            self._accepted_as,
+            self.origin,
+            self.mid,
+            destination,
+            self.hop,
+            self.size,
+            0,
+            self.kind,
+            flags,
+            place,
+        )
 
     def record_sent(self) -> None:
         """Record that the message is about to be put on a link."""
@@ -271,35 +378,60 @@ class Trace:
 class Tracer:
     """A factory of the traces for the messages that one task sends.
 
-    origin: its registration.
+    origin, name: its registration, and its name.
     numbers: source of the numbers of its messages, which only rise.
     """
 
-    __slots__ = ("_numbers", "_origin", "_trace_sink")
+    __slots__ = ("_keeps", "_kept", "_numbers", "_origin", "_trace_sink")
 
     def __init__(
-        self, trace_sink: TraceSink, origin: int, numbers: Iterator[int]
+        self,
+        trace_sink: TraceSink,
+        origin: int,
+        numbers: Iterator[int],
+        name: str = "",
     ) -> None:
         self._trace_sink: Final = trace_sink
         self._origin: Final = origin
         self._numbers: Final = numbers
+        self._keeps: Final = trace_sink.keeps
+        # True if the journal keeps all its payloads.
+        self._kept: Final = self._keeps is not None and self._keeps(name)
 
-    def command(self, size: int) -> Trace:
+    def body(
+        self, payload: Any, encoded: bytes | memoryview | None, *addressees: str
+    ) -> Body | None:
+        """Return the payload of a message if the journal keeps it.
+
+        addressees: of a command; of a notification none.
+        """
+        keeps = self._keeps
+        if keeps is None or not (self._kept or any(map(keeps, addressees))):
+            return None
+        return Body(self._trace_sink, payload, encoded)
+
+    def command(self, size: int, body: Body | None = None) -> Trace:
         """Return the trace of a command."""
-        return self._trace(Kind.COMMAND, size, BusOperation.COMMAND)
+        return self._trace(Kind.COMMAND, size, BusOperation.COMMAND, body)
 
-    def notification(self, size: int) -> Trace:
+    def notification(self, size: int, body: Body | None = None) -> Trace:
         """Return the trace of a notification, for one task of this process."""
-        return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY)
+        return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY, body)
 
-    def remote_notification(self, size: int) -> Trace:
+    def remote_notification(self, size: int, body: Body | None = None) -> Trace:
         """Return the trace of a notification on its way to other processes.
 
         Each of these processes gets a trace of its own, with the same number.
         """
-        return self._trace(Kind.NOTIFICATION, size, None)
+        return self._trace(Kind.NOTIFICATION, size, None, body)
 
-    def _trace(self, kind: Kind, size: int, accepted_as: BusOperation | None) -> Trace:
+    def _trace(
+        self,
+        kind: Kind,
+        size: int,
+        accepted_as: BusOperation | None,
+        body: Body | None,
+    ) -> Trace:
         return Trace(
             self._trace_sink,
             kind,
@@ -307,4 +439,5 @@ class Tracer:
             size,
             numbers=self._numbers,
             accepted_as=accepted_as,
+            body=body,
         )

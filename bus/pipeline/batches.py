@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.journal.format import RecordKind, kind_name
+from bus.journal.format import Flag, RecordKind, kind_name
 from bus.journal.wording import reason_name
 from bus.pipeline.schemas import EVENTS, arrow_schema, signed
 from queuebroker.observer import Reason
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["event_batches", "storable"]
 
 BATCH_RECORDS: Final = 65_536
+_PAYLOAD: Final = int(Flag.PAYLOAD)
 
 _Array = np.ndarray[Any, Any]
 
@@ -92,7 +93,8 @@ def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordB
         "reason": _texts(records["reason"], _reason),
         "channel": (flow.view(np.uint64) >> np.uint64(1)).view(np.int64),
         "flow": flow,
-        "seq": _signed(records["seq"]),
+        # The place of a payload is of use to the reader of its file only.
+        "seq": np.where(records["flags"] & _PAYLOAD, 0, _signed(records["seq"])),
         "port": _signed(records["mid"]),
         "size": records["size"],
         "depth": records["depth"],

@@ -307,7 +307,7 @@ class Exchange:
         """Return the tracer for a task's messages; None if no journal records them."""
         if self.trace_sink is None:
             return None
-        return Tracer(self.trace_sink, entry.id.number, itertools.count(1))
+        return Tracer(self.trace_sink, entry.id.number, itertools.count(1), entry.name)
 
     # Messages.
 
@@ -339,7 +339,7 @@ class Exchange:
     def _park(self, name: str, message: Incoming, *, again: bool) -> Entry | None:
         entry = self.manager.park(name, message, _sync.monotonic(), again=again)
         if entry is None and message._trace is not None:
-            message._trace.number()
+            message._trace.wait()
         return entry
 
     # Actions of the manager.

@@ -179,7 +179,7 @@ def test_a_journal_of_which_no_segment_can_be_read_is_in_no_known_state(
 
     assert result.exit_code == 4
     rows = [line.split() for line in result.stdout.splitlines()[1:]]
-    assert [row[8] for row in rows] == ["?", "closed"]
+    assert [row[9] for row in rows] == ["?", "closed"]
     assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
 
 

@@ -106,7 +106,7 @@ def test_without_a_global_lock_slots_are_drawn_one_at_a_time(
             inside -= 1
             return next(self.drawn)
 
-    monkeypatch.setattr(segments, "_HAS_GIL", False)
+    monkeypatch.setattr(segments, "HAS_GIL", False)
     monkeypatch.setattr(segments, "zip", Slow, raising=False)
     segment = Segment(tmp_path, FIRST)
     with Threads() as threads:

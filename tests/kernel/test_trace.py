@@ -34,7 +34,9 @@ Reported = tuple[Op, int, int, int, int]
 
 
 class Notes:
-    """A trace sink that keeps the records of messages."""
+    """A trace sink that keeps the records of messages, and no payload."""
+
+    keeps = None
 
     def __init__(self) -> None:
         self.reported: list[Reported] = []
@@ -50,9 +52,15 @@ class Notes:
         size: int = 0,
         reason: Why | int = 0,
         kind: Kind = Kind.COMMAND,
+        flags: int = 0,
+        place: int = 0,
     ) -> None:
+        assert not flags | place
         self.reported.append((operation, mid, destination, hop, reason))
         self.common.add((origin, size, kind))
+
+    def keep(self, *_: object, failed: bool) -> tuple[int, int]:
+        raise AssertionError(failed)
 
     def on_registered(self, registration: int, name: str) -> None:
         raise AssertionError

@@ -31,6 +31,7 @@ from bus.kernel.tasks.runs import OutboundRun, commands_of, pack_answer, pack_pa
 from bus.kernel.wire import FAILED, RAW, WANTS_REPLY, Reason
 from bus.model.error_text import error_text_of
 from bus.model.message import Incoming, Kind
+from bus.model.payload import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -219,7 +220,13 @@ class OutboundMessages:
             flags, body = pack_answer(None, error_text_of(too_long), own)
         trace: Trace | None = None
         if question._trace is not None:
-            trace = question._trace.answer(source.id.number, len(body))
+            kept = question._trace.answer_body(
+                (source.name, relay.entry.name),
+                payload,
+                None if flags & RAW else body,
+                str(decode(body)) if flags == FAILED else None,
+            )
+            trace = question._trace.answer(source.id.number, len(body), kept)
             trace.record_accepted(relay.entry.id.number)
         return OutboundRun(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,

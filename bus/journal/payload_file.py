@@ -1,0 +1,172 @@
+"""`PayloadFile`: a file of message bodies being written, and its layout.
+
+A header of 64 bytes, then frames: length, crc32 and bytes of one body, at a multiple of
+eight. A record names a body by its *place*: the number of the file in the upper bits,
+the offset of the frame in the lower 36. A place is never 0.
+
+Room is reserved by one call into C, as a slot is drawn (`bus.journal.segment`): the
+position of an empty `io.BytesIO` is a number that one `seek` increases and returns. So
+no lock is taken, and a finalizer that records in the middle of a write reserves other
+room. The frame is written before the record that names it, so a kill leaves no record
+with a partial body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.mapped_file import MappedFile
+from bus.journal.segment import HAS_GIL
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = [
+    "FRAME",
+    "OFFSET_BITS",
+    "PAYLOAD_HEADER_BYTES",
+    "PAYLOAD_NUMBER_MAX",
+    "PayloadFile",
+    "PayloadHeader",
+    "payload_file_name",
+]
+
+PAYLOAD_HEADER_BYTES: Final = 64
+OFFSET_BITS: Final = 36
+PAYLOAD_NUMBER_MAX: Final = 2 ** (62 - OFFSET_BITS) - 1
+FRAME: Final = struct.Struct("<II")  # length and crc32 of a body
+
+_MAGIC: Final = b"QBP1"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sIQQqq")
+_CRC: Final = struct.Struct("<I")
+_ALIGNMENT: Final = 8
+
+
+def payload_file_name(number: int) -> str:
+    """Return the name of a payload file in the folder of its journal."""
+    return f"payloads-{number:05d}.bin"
+
+
+@attrs.frozen
+class PayloadHeader:
+    """The head of a payload file.
+
+    journal: the number of the journal it belongs to.
+    number: its place in that journal, from 0.
+    mono, wall: the instant at which it was made, on both clocks, in nanoseconds.
+    """
+
+    journal: int
+    number: int
+    mono: int
+    wall: int
+
+    def pack(self) -> bytes:
+        """Return the bytes at the beginning of the file."""
+        body = _HEAD.pack(
+            _MAGIC, _VERSION, self.journal, self.number, self.mono, self.wall
+        )
+        head = body + _CRC.pack(zlib.crc32(body))
+        return head.ljust(PAYLOAD_HEADER_BYTES, b"\0")
+
+    @classmethod
+    def unpack(cls, buffer: bytes) -> PayloadHeader:
+        """Parse a head; ValueError gives the defect and its byte."""
+        if len(buffer) < PAYLOAD_HEADER_BYTES:
+            msg = f"the header ends at byte {len(buffer)}"
+            raise ValueError(msg)
+        body = buffer[: _HEAD.size]
+        magic, version, journal, number, mono, wall = _HEAD.unpack(body)
+        if magic != _MAGIC:
+            msg = f"not a payload file: byte 0 reads {magic!r}, expected {_MAGIC!r}"
+            raise ValueError(msg)
+        if _CRC.unpack_from(buffer, _HEAD.size)[0] != zlib.crc32(body):
+            msg = f"the header is damaged: wrong checksum at byte {_HEAD.size}"
+            raise ValueError(msg)
+        if version != _VERSION:
+            msg = f"payload file version {version} is not supported"
+            raise ValueError(msg)
+        return cls(journal, number, mono, wall)
+
+
+class PayloadFile(MappedFile):
+    """A file of bodies.
+
+    size: its length in bytes.
+    """
+
+    __slots__ = ("_place", "_reserve", "size")
+
+    def __init__(self, folder: Path, header: PayloadHeader, size: int) -> None:
+        """Make the file. OSError if there is no room; no file remains then."""
+        super().__init__(folder / payload_file_name(header.number), header.pack(), size)
+        self.size: Final = size
+        self._place: Final = header.number << OFFSET_BITS
+        position = io.BytesIO()
+        position.seek(PAYLOAD_HEADER_BYTES)
+        seek = position.seek
+        # Moves the position by the bytes of a frame, and returns the end of the frame.
+        self._reserve: Callable[[int, int], int] = (
+            seek if HAS_GIL else _one_at_a_time(seek)
+        )
+
+    def write(self, body: bytes | memoryview) -> int:
+        """Write a body; return its place, 0 if the file is full or closed."""
+        length = len(body)
+        frame = -(-(FRAME.size + length) // _ALIGNMENT) * _ALIGNMENT
+        end = self._reserve(frame, os.SEEK_CUR)
+        if end > self.size:
+            return 0
+        offset = end - frame
+        try:
+            start = offset + FRAME.size
+            self._view[start : start + length] = body
+            FRAME.pack_into(self._view, offset, length, zlib.crc32(body))
+        except (ValueError, TypeError):  # closed without us: see `close`
+            return 0
+        return self._place | offset
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def full(self) -> bool:
+        """True if a body found no room."""
+        return self._reserve(0, os.SEEK_CUR) > self.size
+
+    def close(self) -> None:
+        """Cut the file to its bodies. Idempotent, also after an interrupt.
+
+        The memory is released first: from then on, a writer that was suspended between
+        reserving and writing cannot write, and keeps no body.
+        """
+        self._view.release()
+        end = self._reserve(0, os.SEEK_CUR)
+        with contextlib.suppress(BufferError):
+            self._map.close()
+        if end < self.size:
+            os.truncate(self._path, end)
+
+
+def _one_at_a_time(
+    reserve: Callable[[int, int], int],
+) -> Callable[[int, int], int]:
+    lock = _sync.Lock()
+
+    def locked(length: int, whence: int) -> int:
+        with lock:
+            return reserve(length, whence)
+
+    return locked

@@ -1,0 +1,258 @@
+"""Payloads beside the records: which are kept, where, and how much of them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.journal.checker import check
+from bus.journal.format import Flag, RecordKind
+from bus.journal.payload_file import PayloadFile, PayloadHeader
+from bus.journal.reader import open_journals
+from bus.journal.stored_payloads import StoredPayloads
+from bus.journal.writer import Journal
+from bus.model.payload import decode, encode
+from bus.testing import memory_bus
+from tests.journal.reading import patch
+from tests.journal.telling import SMALL, only
+from tests.kit.buses import processes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.journal.reader import StoredJournal
+
+_MARKS = int(Flag.PAYLOAD | Flag.TRUNCATED | Flag.ERROR)
+
+
+def kept(stored: StoredJournal) -> list[tuple[str, Any, str]]:
+    """Return kind, payload and marks of each record that names a payload."""
+    found = []
+    for record in stored.records():
+        body = stored.payload(record)
+        if body is not None:
+            whole = not record.flags & Flag.TRUNCATED
+            marks = Flag(record.flags & _MARKS & ~Flag.PAYLOAD)
+            found.append(
+                (
+                    RecordKind(record.kind).name.lower(),
+                    decode(body) if whole else body,
+                    (marks.name or "").lower(),
+                )
+            )
+    assert stored.problems == []
+    return found
+
+
+def refuse(message: Any) -> None:
+    message.respond(error="no")
+
+
+def test_the_sender_keeps_questions_answers_and_errors(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path, payloads=True, payload_bytes_max=8) as journal,
+        memory_bus(journal=journal) as bus,
+    ):
+        asker = bus.register("asker")
+        bus.register("echo", on_command=lambda message: message.payload)
+        bus.register("refusing", on_command=refuse)
+        asker.call("echo", {"a": [1]})
+        asker.call("echo", b"0123456789")
+        with pytest.raises(Exception, match="no"):
+            asker.call("refusing", None)
+
+    start = encode(b"0123456789")[:8]
+    assert kept(only(tmp_path)) == [
+        ("command", {"a": (1,)}, ""),
+        ("respond", {"a": (1,)}, ""),
+        ("command", start, "truncated"),
+        ("respond", start, "truncated"),
+        ("command", None, ""),
+        ("respond", "no", "error"),
+    ]
+    assert check(open_journals(tmp_path)).verdict == "PASS"
+
+
+def test_a_notification_is_kept_once_for_all_its_subscribers(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path, payloads=True) as journal,
+        memory_bus(journal=journal) as bus,
+    ):
+        sender = bus.register("sender")
+        for name in ("a", "b"):
+            bus.register(name).subscribe("sender", lambda _: None, wait=True)
+        sender.notify("heard")
+
+    stored = only(tmp_path)
+    records = [one for one in stored.records() if one.kind == RecordKind.NOTIFY]
+    assert [stored.payload(one) for one in records] == [encode("heard")] * 2
+    assert len({one.seq for one in records}) == 1
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ("sensor/*", ["notified", "to a sensor", "of a sensor"]),
+        (["other", "nobody"], ["notified by other", "to a sensor", "of a sensor"]),
+        ("nobody", []),
+    ],
+)
+def test_patterns_choose_messages_by_sender_and_addressee(
+    tmp_path: Path, patterns: str | list[str], expected: list[str]
+) -> None:
+    with (
+        Journal(tmp_path, payloads=patterns) as journal,
+        memory_bus(journal=journal) as bus,
+    ):
+        sensor = bus.register("sensor/1", on_command=lambda _: "of a sensor")
+        other, third = bus.register("other"), bus.register("third")
+        third.subscribe("sensor/1", lambda _: None, wait=True)
+        third.subscribe("other", lambda _: None, wait=True)
+        sensor.notify("notified")
+        other.notify("notified by other")
+        other.call("sensor/1", "to a sensor")
+
+    assert [payload for _, payload, _ in kept(only(tmp_path))] == expected
+
+
+def test_only_the_process_of_the_sender_keeps_a_payload(tmp_path: Path) -> None:
+    folders = {"here": tmp_path / "here", "there": tmp_path / "there"}
+    with (
+        Journal(folders["here"], payloads=True) as one,
+        Journal(folders["there"], payloads=True) as two,
+        processes("here there", journals={"here": one, "there": two}) as (here, there),
+    ):
+        there.register("echo", on_command=lambda message: message.payload + 1)
+        here.register("asker").call("echo", 41)
+
+    assert kept(only(folders["here"]))[0] == ("command", 41, "")
+    assert ("respond", 42, "") in kept(only(folders["there"]))
+
+
+def test_a_full_file_is_followed_by_the_next_or_the_loss_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost payload leaves its message on record, and no verdict in doubt."""
+    monkeypatch.setattr("bus.journal.payloads.Payloads.tend", lambda _: None)
+    with Journal(
+        tmp_path, payloads=True, segment_bytes=SMALL, payload_bytes_max=6100
+    ) as journal:
+        assert journal._incarnation is not None
+        payloads = journal._incarnation._payloads
+        assert payloads is not None
+        with memory_bus(journal=journal) as bus:
+            sender = bus.register("sender")
+            bus.register("reader", on_command=lambda _: None)
+            for byte in (b"a", b"b", b"c", b"d"):
+                if byte == b"d":
+                    payloads._make()  # the housekeeper is late by one payload
+                sender.call("reader", byte * 6000)
+        assert journal.payloads_lost == 2  # `c` and the answer to it
+
+    stored = only(tmp_path)
+    sent = [payload[:1] for kind, payload, _ in kept(stored) if kind == "command"]
+    assert sent == [b"a", b"b", b"d"]
+    assert stored.facts().payloads_lost == 2
+    (told,) = [one for one in stored.records() if one.kind == RecordKind.LOST]
+    assert (told.seq, told.mid) == (0, 2)
+    assert check(open_journals(tmp_path)).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("at", "problem"),
+    [
+        (64 + 9, "is damaged: the payload at byte 64 is not whole"),
+        (64, "is damaged: the payload at byte 64 is not whole"),
+        (9, "the header is damaged: wrong checksum"),
+        (0, "not a payload file: byte 0 reads"),
+    ],
+    ids=["body", "length", "header", "magic"],
+)
+def test_a_damaged_payload_is_a_problem_and_a_deleted_one_is_none(
+    tmp_path: Path, at: int, problem: str
+) -> None:
+    with (
+        Journal(tmp_path, payloads=True) as journal,
+        memory_bus(journal=journal) as bus,
+    ):
+        bus.register("reader", on_command=lambda _: None)
+        bus.call("reader", "text")
+    stored = only(tmp_path)
+    (command,) = [one for one in stored.records() if one.kind == RecordKind.COMMAND]
+    path = stored.path / "payloads-00000.bin"
+    byte = path.read_bytes()[at]
+
+    patch(path, at, bytes((byte ^ 255,)))
+
+    assert stored.payload(command) is None
+    (line,) = stored.problems
+    assert problem in line
+    path.unlink()
+    fresh = only(tmp_path)
+    assert fresh.payload(command) is None
+    assert fresh.problems == []
+
+
+def test_a_killed_process_leaves_each_named_payload_whole(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from bus.journal.writer import Journal
+        from bus.testing import memory_bus
+        journal = Journal(sys.argv[1], payloads=True, segment_bytes=1 << 20)
+        with memory_bus(journal=journal) as bus:
+            bus.register("echo", on_command=lambda message: message.payload)
+            for number in range(1 << 30):
+                bus.call("echo", {"number": number, "filler": "x" * (number % 3000)})
+                if number == 2000:
+                    print(flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.kill()
+    assert child.returncode == -signal.SIGKILL
+
+    stored = only(tmp_path)
+    named = [one for one in stored.records() if one.flags & Flag.PAYLOAD]
+    numbers = [decode(stored.payload(one) or b"\xc0") for one in named]
+    assert len(numbers) > 4000
+    assert all(
+        isinstance(one, dict) and len(str(one["filler"])) == one["number"] % 3000
+        for one in numbers
+    )
+    assert stored.problems == []
+
+
+def test_a_file_that_is_closed_takes_no_payload(tmp_path: Path) -> None:
+    """A writer suspended before the close must not write to memory that was cut off."""
+    file = PayloadFile(tmp_path, PayloadHeader(1, 3, 0, 0), 4096)
+    place = file.write(b"kept")
+
+    file.close()
+    file.close()
+
+    assert file.write(b"late") == 0
+    assert StoredPayloads(tmp_path, 1).read(place) == b"kept"
+    assert (tmp_path / "payloads-00003.bin").stat().st_size == 64 + 16
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"payloads": "a*"}, "is no specification"),
+        ({"payloads": "ism://far/a"}, "must hold names of this machine"),
+        ({"payloads": True, "payload_bytes_max": 0}, "must be 1 to "),
+        ({"payloads": True, "segment_bytes": SMALL}, "must be 1 to 16264, got 65536"),
+    ],
+)
+def test_an_unusable_setting_is_refused(
+    tmp_path: Path, settings: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        Journal(tmp_path / "none", **settings)
