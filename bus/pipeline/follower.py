@@ -37,7 +37,7 @@ from bus.journal.stored_segment import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["EARLIEST", "LATEST", "Follower", "Range", "starting_position"]
+__all__ = ["EARLIEST", "LATEST", "Follower", "Range", "lose", "starting_position"]
 
 _log = logging.getLogger("bus.pipeline")
 
@@ -83,6 +83,7 @@ class Range:
     """Consecutive records of one segment, for a task to read.
 
     folder: of the journal. journal: its number. segment: the number of the file.
+    slots: how many records a file of the journal holds.
     first, end: the numbers of the first record, and of the one after the last.
     may_lack: True if a missing or damaged file is skipped, and logged.
     """
@@ -90,6 +91,7 @@ class Range:
     folder: str
     journal: int
     segment: int
+    slots: int
     first: int
     end: int
     may_lack: bool
@@ -111,11 +113,20 @@ class Range:
             raise JournalError(f"cannot read {path}: {error.strerror}") from None
         except JournalError as error:
             why = str(error)
-        _lose(self.journal, f"{self.first} to {self.end - 1}", why, self.may_lack)
+        lose(
+            self.journal, f"{self.first} to {self.end - 1}", why, may_lack=self.may_lack
+        )
         return None
 
 
-def _lose(journal: int, numbers: str, why: str, may_lack: bool) -> None:
+def lose(journal: int, numbers: str, why: str, *, may_lack: bool) -> None:
+    """Report that records are lost, by an error or in the log.
+
+    numbers: those of the records. may_lack: True to log it.
+
+    Raises:
+        JournalError: that is not permitted.
+    """
     what = f"records {numbers} of journal {journal:016x} are lost: {why}"
     if not may_lack:
         raise JournalError(f"{what}; {_LOSS}")
@@ -167,7 +178,8 @@ class _Followed:
         while first < end:
             segment = first // self.slots
             until = min(end, (segment + 1) * self.slots, first + TASK_RECORDS)
-            yield Range(self.folder, self.id, segment, first, until, may_lack)
+            place = self.folder, self.id, segment, self.slots
+            yield Range(*place, first, until, may_lack)
             first = until
 
 
@@ -244,7 +256,12 @@ class Follower:
             journal = followed.get(key)
             if journal is None:
                 why = f"its folder was deleted from {self._directory}"
-                _lose(int(key, 16), f"{first} to {until - 1}", why, self._may_lack)
+                lose(
+                    int(key, 16),
+                    f"{first} to {until - 1}",
+                    why,
+                    may_lack=self._may_lack,
+                )
                 continue
             for each in journal.ranges(first, until, self._may_lack):
                 size = each.end - each.first
@@ -265,7 +282,7 @@ class Follower:
             return
         numbers = f"from {read} on" if end is None else f"{read} to {end - 1}"
         why = f"its folder was deleted from {self._directory}"
-        _lose(int(key, 16), numbers, why, self._may_lack or end is None)
+        lose(int(key, 16), numbers, why, may_lack=self._may_lack or end is None)
 
     def _begun(self, start: Position, ends: Position) -> Position:
         """Replace `EARLIEST` by the first records that are still there."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -26,10 +27,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from bus.model.specification import Specification
 from bus.pipeline.batches import event_batches
-from bus.pipeline.follower import Follower, Position, Range, starting_position
-from bus.pipeline.schemas import EVENTS, ddl
+from bus.pipeline.follower import (
+    EARLIEST,
+    Follower,
+    Position,
+    Range,
+    starting_position,
+)
+from bus.pipeline.messages import message_batches
+from bus.pipeline.schemas import EVENTS, MESSAGES, ddl
 from bus.pipeline.share import Share, packed, require, stored_journal
+from bus.pipeline.sink import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,16 +70,27 @@ class JournalSource(DataSource):
         """Return the columns."""
         # Spark calls this first. An error in the constructor of a reader would be
         # hidden by one of Spark's own.
-        _Options.parse(self.options)
-        return ddl(EVENTS)
+        options = _Options.parse(self.options)
+        return ddl(MESSAGES if options.messages else EVENTS)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - theirs
         """Return a reader of the current journals."""
-        return _Reader(self.options["path"])
+        options = _Options.parse(self.options)
+        return _MessageReader(options) if options.messages else _Reader(options.path)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - theirs
         """Return a reader of the journals as they grow."""
         return _StreamReader(_Options.parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return a writer of rows as notifications."""
+        if overwrite:
+            raise ValueError("a message cannot be overwritten: use mode('append')")
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - theirs
+        """Return a writer of each batch as notifications."""
+        return StreamWriter(self.options, schema)
 
 
 @attrs.frozen
@@ -77,9 +98,12 @@ class _Options:
     """The options of a stream, checked; their names are those of Spark's Kafka source.
 
     path: the folder with the journals, absolute.
+    messages: True for rows of `MESSAGES`, of senders whose names match ``patterns``.
     """
 
     path: str
+    messages: bool
+    patterns: tuple[Specification, ...]
     starting: Position
     most: int | None
     may_lack: bool
@@ -101,8 +125,16 @@ class _Options:
         fails = options.get("failOnDataLoss", "true").lower()
         if fails not in ("true", "false"):
             raise ValueError(f"failOnDataLoss must be true or false, got {fails!r}")
+        view, names = options.get("view", "events"), options.get("subscribe", "")
+        if view not in ("events", "messages"):
+            raise ValueError(f"view must be events or messages, got {view!r}")
+        if names and view == "events":
+            raise ValueError("subscribe selects messages: add the option view=messages")
+        words = [name.strip() for name in names.split(",")] if names else []
         return cls(
             path=os.path.abspath(path),
+            messages=view == "messages",
+            patterns=tuple(map(Specification.parse, words)),
             starting=starting_position(options.get("startingOffsets", "earliest")),
             most=None if most is None else int(most),
             may_lack=fails == "false",
@@ -131,6 +163,33 @@ class _Reader(DataSourceReader):
 class _RangeTask(InputPartition):
     def __init__(self, ranges: list[Range]) -> None:
         self.ranges = ranges
+
+
+def _read(partition: InputPartition, options: _Options) -> Iterator[pa.RecordBatch]:
+    """Read the ranges of a task."""
+    assert isinstance(partition, _RangeTask)
+    require(options.path)
+    for each in partition.ranges:
+        if options.messages:
+            yield from message_batches(each, options.patterns)
+        elif (segment := each.read()) is not None:
+            # After the records: names are written before the records that use them.
+            yield from event_batches(stored_journal(each.folder), segment)
+
+
+class _MessageReader(DataSourceReader):
+    """A reader of the messages that are recorded now."""
+
+    def __init__(self, options: _Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        follower = Follower(self._options.path, may_lack=self._options.may_lack)
+        tasks = follower.plan(EARLIEST, follower.ends())
+        return [_RangeTask(ranges) for ranges in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._options)
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -162,10 +221,4 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [_RangeTask(ranges) for ranges in self._follower.plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _RangeTask)
-        require(self._options.path)
-        for each in partition.ranges:
-            segment = each.read()
-            if segment is not None:
-                # After the records: names are written before the records that use them.
-                yield from event_batches(stored_journal(each.folder), segment)
+        return _read(partition, self._options)
