@@ -19,6 +19,7 @@ from bus.cli.live import joined, live_options
 from bus.cli.target import Target
 from bus.cli.text import Progress, to_json, warn
 from bus.journal.results import first_of_each
+from bus.journal.wording import counted
 from queuebroker import _sync
 
 __all__ = ["pipeline"]
@@ -180,4 +181,5 @@ def gateway(target: Target, folder: Path) -> None:
     if target.as_json:
         click.echo(to_json({"published": published, "no_subscriber": dropped}))
     else:
-        click.echo(f"published {published} messages, {dropped} without a subscriber")
+        shown = counted(published, "message")
+        click.echo(f"published {shown}, {dropped} without a subscriber")

@@ -103,8 +103,7 @@ class Spool:
 
     def discard(self, batch: Batch) -> None:
         """Remove the staged rows of a batch that will not be published."""
-        for token in batch.tokens:
-            path = self._staged(batch.query, batch.number) / f"{token}.arrow"
+        for path in self._files(batch):
             path.unlink(missing_ok=True)
 
     def hand_over(self, batch: Batch) -> None:
@@ -169,8 +168,8 @@ class Spool:
         ready = self._ready(batch.query)
         last = _read(self._claimed(batch.query))
         if last is not None and last.number >= batch.number:
-            self.discard(batch)
             ready.unlink()
+            self.finish(batch)
             return False
         ready.rename(self._claimed(batch.query))
         _sync_to_disk(self.path / "claimed")
@@ -178,8 +177,7 @@ class Spool:
 
     def rows(self, batch: Batch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a batch, in the order of its partitions."""
-        for token in batch.tokens:
-            path = self._staged(batch.query, batch.number) / f"{token}.arrow"
+        for path in self._files(batch):
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 yield from stream
 
@@ -199,8 +197,12 @@ class Spool:
         return [
             batch
             for batch in last
-            if batch is not None and self._staged(batch.query, batch.number).exists()
+            if batch is not None and any(path.exists() for path in self._files(batch))
         ]
+
+    def _files(self, batch: Batch) -> Iterator[Path]:
+        folder = self._staged(batch.query, batch.number)
+        return (folder / f"{token}.arrow" for token in batch.tokens)
 
     def _staged(self, query: str, number: int) -> Path:
         return self.path / "staged" / query / str(number)

@@ -82,6 +82,7 @@ def test_a_batch_that_is_committed_again_is_published_once(
     assert published == 1
     assert gateway.publish() == 1
     assert files(spool) == []
+    Gateway(spool, bus, pytest.fail)
 
 
 def test_a_batch_waits_until_the_one_before_is_taken(
