@@ -3,7 +3,8 @@
 format, header, wording         the bytes, and their texts
 segment, supply, meta,
 payload_file, payloads,
-mapped_file, incarnation        the files of one process, while it writes them
+mapped_file, retention,
+incarnation                     the files of one process, while it writes them
 recorder, bus_recorder          the functions that write a record
 writer                          the journal of one process
 stored_segment, stored_meta,

@@ -4,8 +4,8 @@ Three areas are written at different times, so that no write can spoil another. 
 at byte 0 holds the facts known when the segment is made, guarded by its own crc. The
 one at byte 512 holds the seal, written once, when no writer is left. The one at byte
 1,024 holds the numbers that change during the segment's life: how many records and how
-many payloads the journal has lost so far. A segment without a seal is open, or was when
-its writer died.
+many payloads the journal has lost so far, and how many slots are final. A segment
+without a seal is open, or was when its writer died.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "LOST_MAX",
     "LOST_OFFSET",
     "PAYLOADS_LOST_OFFSET",
+    "PUBLISHED_OFFSET",
     "SEAL_OFFSET",
     "Seal",
     "SegmentHeader",
@@ -33,6 +34,7 @@ HEADER_BYTES: Final = 4096
 SEAL_OFFSET: Final = 512
 LOST_OFFSET: Final = 1024
 PAYLOADS_LOST_OFFSET: Final = 1032  # packed as LOST
+PUBLISHED_OFFSET: Final = 1040  # likewise
 LOST: Final = struct.Struct("<Q")
 # No process loses as many records; a damaged header may contain any number.
 LOST_MAX: Final = 2**62
@@ -101,6 +103,7 @@ class SegmentHeader:
     seal: None while it is open.
     lost, payloads_lost: records and payloads that the journal had lost when this was
       read.
+    published: how many of its slots no writer will change any more, from slot 0 on.
     seal_flaw: the contradiction in its seal, for which `seal` is None; else "".
     """
 
@@ -115,6 +118,7 @@ class SegmentHeader:
     lost: int = 0
     seal_flaw: str = ""
     payloads_lost: int = 0
+    published: int = 0
 
     def pack(self) -> bytes:
         """Return the whole head of a new segment."""
@@ -137,6 +141,7 @@ class SegmentHeader:
             head[SEAL_OFFSET : SEAL_OFFSET + len(seal)] = seal
         LOST.pack_into(head, LOST_OFFSET, self.lost)
         LOST.pack_into(head, PAYLOADS_LOST_OFFSET, self.payloads_lost)
+        LOST.pack_into(head, PUBLISHED_OFFSET, self.published)
         return bytes(head)
 
     @classmethod
@@ -166,6 +171,7 @@ class SegmentHeader:
             raise ValueError(msg)
         (lost,) = LOST.unpack_from(buffer, LOST_OFFSET)
         (payloads_lost,) = LOST.unpack_from(buffer, PAYLOADS_LOST_OFFSET)
+        (published,) = LOST.unpack_from(buffer, PUBLISHED_OFFSET)
         seal, seal_flaw = None, ""
         try:
             seal = Seal.unpack(buffer)
@@ -184,4 +190,5 @@ class SegmentHeader:
             seal_flaw=seal_flaw,
             # No verdict rests on it, so a damaged one is not a flaw.
             payloads_lost=min(payloads_lost, LOST_MAX),
+            published=published if published <= slots else 0,
         )

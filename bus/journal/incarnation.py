@@ -23,6 +23,7 @@ from bus.journal.header import HEADER_BYTES, SegmentHeader
 from bus.journal.meta import META_FILE, Meta
 from bus.journal.payloads import Payloads
 from bus.journal.recorder import exhausted
+from bus.journal.retention import Retention
 from bus.journal.supply import Supply
 from bus.journal.wording import hex64
 from queuebroker import _sync
@@ -39,7 +40,8 @@ __all__ = ["Incarnation"]
 _log = logging.getLogger("bus.journal")
 
 ANCHOR_S: Final = 60.0  # between two readings of both clocks
-RETRY_S: Final = 1.0  # between two attempts to make a segment on a full disk
+# Between two looks at new records, or attempts to make a segment on a full disk.
+RETRY_S: Final = 1.0
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -62,12 +64,13 @@ class Incarnation:
         parent: Path,
         machine: str,
         slots: int,
-        max_segments: int | None,
+        limits: tuple[int | None, float | None, int | None],
         payload_bytes_max: int | None,
         recorder: Recorder,
     ) -> None:
         """Create the folder and its contents. OSError if that fails.
 
+        limits: max_bytes, max_age_s and min_free_bytes of `Retention`.
         payload_bytes_max: how much of each payload is kept; None to keep none.
         """
         header = _first_header(slots)
@@ -90,11 +93,16 @@ class Incarnation:
         )
         self.folder.mkdir(parents=True)
         try:
-            self._supply = Supply(self.folder, header, max_segments)
+            self._retention = Retention(self.folder, *limits)
+            self._supply = Supply(self.folder, header, self._retention)
             if payload_bytes_max is not None:
                 file_bytes = HEADER_BYTES + slots * RECORD_BYTES
                 self._payloads = Payloads(
-                    self.folder, header.journal, file_bytes, payload_bytes_max
+                    self.folder,
+                    header.journal,
+                    file_bytes,
+                    payload_bytes_max,
+                    self._retention,
                 )
             self.meta = Meta(self.folder, machine, header)
             _write(self._supply.current.take(), RecordKind.OPEN, origin=_sync.wall_ns())
@@ -311,14 +319,18 @@ class Incarnation:
                 self._supply.tend()
                 if self._payloads is not None:
                     self._payloads.tend()
+                self._retention.make_room()
                 self._tell_unnamed()
                 if now >= self._anchored + ANCHOR_S:
                     self._anchored = now
                     self._anchor()
-                unfinished = (
-                    self._supply.short
-                    or self._supply.late
-                    or (self._payloads is not None and self._payloads.short)
+                unfinished = any(
+                    (
+                        self._supply.publish(self._recorder.idle),
+                        self._supply.short,
+                        self._supply.late,
+                        self._payloads is not None and self._payloads.short,
+                    )
                 )
             except MemoryError:
                 unfinished = True  # as if the disk had no room

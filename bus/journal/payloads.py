@@ -25,6 +25,8 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bus.journal.retention import Retention
+
 __all__ = ["Payloads", "body_within", "room_for_one"]
 
 _log = logging.getLogger("bus.journal")
@@ -75,24 +77,35 @@ class Payloads:
         "_bytes_max",
         "_file_bytes",
         "_folder",
+        "_full",
         "_journal",
         "_line",
         "_next",
+        "_retention",
         "short",
     )
 
     def __init__(
-        self, folder: Path, journal: int, file_bytes: int, bytes_max: int
+        self,
+        folder: Path,
+        journal: int,
+        file_bytes: int,
+        bytes_max: int,
+        retention: Retention,
     ) -> None:
         """Make the first file. OSError if there is no room for it.
 
         bytes_max: how much of each body is kept.
+        retention: of the files of the journal.
         """
         self._folder: Final = folder
         self._journal: Final = journal
         self._file_bytes: Final = file_bytes
         self._bytes_max: Final = bytes_max
+        self._retention: Final = retention
         self._next = 0
+        # Full files that the housekeeper has not yet seen.
+        self._full: collections.deque[PayloadFile] = collections.deque()
         self.short = False
         # The current file, followed by the spare.
         self._line: collections.deque[PayloadFile] = collections.deque()
@@ -115,14 +128,17 @@ class Payloads:
             return True  # another thread was faster
         if len(self._line) < 2:
             return False
-        self._line.popleft()
+        # One call in C, as for segments.
+        self._full.extend(map(collections.deque.popleft, (self._line,)))
         return True
 
     def tend(self) -> None:
-        """Make the spare."""
+        """Give up full files to deletion, and make the spare."""
+        self._give_up_full()
         if len(self._line) > 1 or self._next > PAYLOAD_NUMBER_MAX:
             return
         try:
+            self._retention.make_room(self._file_bytes)
             self._make()
         except OSError as error:
             if not self.short:
@@ -138,6 +154,7 @@ class Payloads:
 
     def finish(self) -> None:
         """Remove the spare and cut the current file. Repeat after an interrupt."""
+        self._give_up_full()
         while len(self._line) > 1:
             self._line[-1].discard()
             self._line.pop()
@@ -145,6 +162,12 @@ class Payloads:
             self.current.close()
         except OSError as error:
             _log.warning("cannot cut %s: %s", self.current.path, error)
+
+    def _give_up_full(self) -> None:
+        # The last writer in it, which may be suspended, frees its memory.
+        while self._full:
+            self._retention.closed(self._full[0].path, self._file_bytes)
+            self._full.popleft()
 
     def _make(self) -> None:
         header = PayloadHeader(
@@ -154,3 +177,4 @@ class Payloads:
         # An interrupt cannot fall between these two lines: no number is used twice.
         self._next += 1
         self._line.append(file)
+        self._retention.opened(self._file_bytes)

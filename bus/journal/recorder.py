@@ -13,13 +13,15 @@ written is a hole in the journal.
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 from bus.journal.format import CHANNEL_BITS, RECORD, RECORD_VERSION
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
 
     from bus.journal.segment import Slot
     from queuebroker.observer import Observer, Operation, Reason
@@ -72,6 +74,7 @@ class Recorder(NamedTuple):
     switch: draw slots with another function from now on.
     rebase: forget all threads; use another base for channel numbers, and other names.
     enrol: give the running thread a number.
+    idle: True if no other thread is inside of `observe` or `emit`.
     """
 
     observe: Observer
@@ -79,6 +82,7 @@ class Recorder(NamedTuple):
     switch: Callable[[Callable[[], Slot]], None]
     rebase: Callable[[int, Mapping[str, int]], None]
     enrol: Callable[[Callable[[], int]], None]
+    idle: Callable[[], bool]
 
 
 def exhausted() -> NoReturn:
@@ -216,4 +220,22 @@ def make_recorder(
             thread.number = number = draw_number()
             thread.stamp = number | _VERSION_STAMP
 
-    return Recorder(observe, emit, switch, rebase, enrol)
+    codes = frozenset((observe.__code__, emit.__code__))
+
+    def idle() -> bool:
+        # A slot is drawn and written by one call, so its frame is on the stack of its
+        # thread meanwhile. No other trace of a suspended writer exists: to leave one
+        # would cost each record more than the draw.
+        return not any(
+            frame.f_code in codes
+            for top in sys._current_frames().values()
+            for frame in _stack(top)
+        )
+
+    return Recorder(observe, emit, switch, rebase, enrol, idle)
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import os
 import sys
 import zlib
@@ -33,6 +34,7 @@ from bus.journal.header import (
     LOST,
     LOST_OFFSET,
     PAYLOADS_LOST_OFFSET,
+    PUBLISHED_OFFSET,
     SEAL_OFFSET,
     Seal,
     SegmentHeader,
@@ -62,7 +64,7 @@ class Segment(MappedFile):
       are drawn. One call in C: atomic under the interpreter lock.
     """
 
-    __slots__ = ("_seal", "header", "take")
+    __slots__ = ("_offsets", "_seal", "header", "take")
 
     def __init__(self, folder: Path, header: SegmentHeader) -> None:
         """Make the file. OSError if there is no room; no file remains then."""
@@ -71,9 +73,10 @@ class Segment(MappedFile):
         path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
         super().__init__(path, header.pack(), size)
         self._seal: Seal | None = None
+        self._offsets = iter(range(HEADER_BYTES, size, RECORD_BYTES))
         draw = zip(
             itertools.count(header.first_n),
-            range(HEADER_BYTES, size, RECORD_BYTES),
+            self._offsets,
             marks(header.first_n, header.slots),
             itertools.repeat(self._view),
             strict=False,
@@ -100,6 +103,17 @@ class Segment(MappedFile):
         """Write the number of lost payloads into the header, likewise."""
         with contextlib.suppress(ValueError, TypeError):
             LOST.pack_into(self._view, PAYLOADS_LOST_OFFSET, total)
+
+    @property
+    def drawn(self) -> int:
+        """How many slots were drawn; as for `bus.journal.supply.Tally`."""
+        return self.header.slots - operator.length_hint(self._offsets)
+
+    def publish(self, slots: int) -> None:
+        """Write how many slots are final into the header."""
+        # After the seal, all of them are.
+        with contextlib.suppress(ValueError, TypeError):
+            LOST.pack_into(self._view, PUBLISHED_OFFSET, slots)
 
     def whole(self, used: int) -> bool:
         """Return True if the first ``used`` slots, all drawn, hold their records."""

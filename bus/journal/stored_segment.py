@@ -94,6 +94,26 @@ class StoredSegment:
         return next(self._numbers(range(self.used - 1, -1, -1)), None)
 
     @property
+    def published(self) -> int:
+        """The number below which every record is final, also while it is written.
+
+        A record below it that is missing will never be written. One above it may be.
+        """
+        end = self.header.first_n + self.used
+        if self.header.seal:
+            return end
+        published = self.header.first_n + self.header.published
+        # A slot with its record is final; the first one behind without it may not be.
+        return next(
+            (
+                number
+                for number in (self.header.first_n + slot for slot in self.invalid)
+                if number >= published
+            ),
+            max(published, end),
+        )
+
+    @property
     def last_mono(self) -> int:
         """The latest time of a valid record; at least one must exist."""
         # A cast to words of eight bytes, the third of which is the time, is by far the

@@ -9,7 +9,6 @@ journal is open, then by the closing thread. This module knows nothing of record
 from __future__ import annotations
 
 import collections
-import itertools
 import logging
 import operator
 from typing import TYPE_CHECKING, Final
@@ -23,9 +22,11 @@ from queuebroker import _sync
 from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from bus.journal.header import SegmentHeader
+    from bus.journal.retention import Retention
 
 __all__ = ["Supply", "Tally"]
 
@@ -73,12 +74,13 @@ class Supply:
 
     __slots__ = (
         "_awaited",
+        "_file_bytes",
         "_folder",
         "_line",
-        "_max_segments",
         "_next",
+        "_published",
+        "_retention",
         "_retired",
-        "_sealed",
         "_template",
         "lost",
         "payloads_lost",
@@ -86,24 +88,26 @@ class Supply:
     )
 
     def __init__(
-        self, folder: Path, template: SegmentHeader, max_segments: int | None
+        self, folder: Path, template: SegmentHeader, retention: Retention
     ) -> None:
         """Make the first segment. OSError if there is no room for it.
 
         template: the header of segment 0.
-        max_segments: the limit of segments on the disk; the oldest are deleted first.
+        retention: of the files of the journal.
         """
         self._folder = folder
         self._template = template
-        self._max_segments = max_segments
+        self._retention = retention
+        self._file_bytes = HEADER_BYTES + template.slots * RECORD_BYTES
         self._next = 1
+        self._published = -1
         self._awaited = False
         self._retired: collections.deque[Segment] = collections.deque()
-        self._sealed: collections.deque[Path] = collections.deque()
         self.short = False
         self.lost, self.payloads_lost = Tally(), Tally()
         # The current segment, followed by the spares.
         self._line = collections.deque([Segment(folder, template)])
+        retention.opened(self._file_bytes)
 
     @property
     def current(self) -> Segment:
@@ -132,7 +136,7 @@ class Supply:
         self.current.note_payloads_lost(self.payloads_lost.total)
 
     def tend(self) -> None:
-        """Make spares, seal complete segments, delete those beyond the limit."""
+        """Make spares, and seal complete segments."""
         while len(self._line) - 1 < self._spares_due():
             if not self._make_spare():
                 break
@@ -147,7 +151,24 @@ class Supply:
                 except MemoryError:
                     self._retired.append(segment)  # sealed the next time
                     raise
-        self._prune()
+
+    def publish(self, idle: Callable[[], bool]) -> bool:
+        """Publish which slots are final; return True if that has to be repeated.
+
+        idle: returns True if no thread is between drawing a slot and writing it.
+        """
+        segments = [*self._retired, self.current]
+        drawn = [segment.drawn for segment in segments]
+        end = segments[-1].header.first_n + drawn[-1]
+        if end == self._published:
+            return False  # no record since: an idle program is not woken again
+        if (
+            idle()
+        ):  # asked after the count: each slot counted was drawn by an ended call
+            for segment, slots in zip(segments, drawn, strict=True):
+                segment.publish(slots)
+            self._published = end
+        return True
 
     def refill(self) -> None:
         """Make a spare if there is none and room for one: CLOSE needs a slot."""
@@ -177,15 +198,10 @@ class Supply:
             self._seal(self._retired[0])
             self._retired.popleft()
         self._seal(self.current)
-        self._prune()
 
     def _spares_due(self) -> int:
-        size = HEADER_BYTES + self._template.slots * RECORD_BYTES
-        due = max(1, min(SPARES_MAX, SPARE_BYTES // size))
-        if self._max_segments is not None:
-            # Spares take room from the records kept: use at most a quarter for them.
-            due = min(due, max(1, self._max_segments // 4))
-        return due
+        due = max(1, min(SPARES_MAX, SPARE_BYTES // self._file_bytes))
+        return min(due, self._retention.spares_max(self._file_bytes))
 
     def _make_spare(self) -> bool:
         """Make the next segment; log the first failure until one succeeds."""
@@ -197,6 +213,7 @@ class Supply:
             wall=_sync.wall_ns(),
         )
         try:
+            self._retention.make_room(self._file_bytes)
             segment = Segment(self._folder, header)
         except OSError as error:
             if not self.short:
@@ -212,6 +229,7 @@ class Supply:
         # An interrupt cannot fall between these two lines: no number is used twice.
         self._next += 1
         self._line.append(segment)
+        self._retention.opened(self._file_bytes)
         return True
 
     def _await_stragglers(self, used: int) -> None:
@@ -234,17 +252,4 @@ class Supply:
             _log.warning("cannot seal %s: %s", segment.sealed_path, error)
         else:
             # A close that was interrupted here repeats this step.
-            if segment.sealed_path not in itertools.islice(reversed(self._sealed), 1):
-                self._sealed.append(segment.sealed_path)
-
-    def _prune(self) -> None:
-        if self._max_segments is None:
-            return
-        others = len(self._line) + len(self._retired)
-        while self._sealed and len(self._sealed) + others > self._max_segments:
-            oldest = self._sealed[0]
-            try:
-                oldest.unlink(missing_ok=True)
-            except OSError as error:
-                _log.warning("cannot delete %s: %s", oldest, error)
-            self._sealed.popleft()
+            self._retention.closed(segment.sealed_path, self._file_bytes)

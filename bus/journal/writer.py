@@ -47,7 +47,7 @@ SEGMENT_BYTES: Final = 64 << 20
 SEGMENT_BYTES_MIN: Final = 16 << 10
 SEGMENT_BYTES_MAX: Final = 1 << 36
 PAYLOAD_BYTES_MAX: Final = 64 << 10
-SEGMENTS_MIN: Final = 2  # the current one and a spare
+FILES_MIN: Final = 2  # of each kind: the current one and a spare
 
 _NAMES_REMEMBERED: Final = 4096
 
@@ -74,8 +74,12 @@ class Journal(Closable):
     directory: a folder for the journals of any number of programs, made if missing.
       This journal uses ``<directory>/<machine>/<pid>-<start>-<number>`` in it.
     segment_bytes: the size of one file; at least twice as much is kept allocated.
-    max_segments: the number of files to keep. Older ones are deleted, and verdicts on
-      the journal then state that its beginning is missing. None keeps all.
+    max_bytes, max_age_s, min_free_bytes: the limits of the files of this process: their
+      size, how long ago the last record in a file was written, and the room that they
+      leave on the file system. The oldest files are deleted when a file is full, and
+      once a minute. Verdicts on the journal then state that its beginning is missing.
+      None sets no limit. If nothing is left to delete and less than ``min_free_bytes``
+      is free, new records are counted as lost.
     payloads: True to keep the payloads of the messages of buses, too; or a pattern of
       task names, or several, in the language of `Specification`, to keep those of the
       messages from and to these tasks: a notification by its notifier's name, a command
@@ -103,7 +107,9 @@ class Journal(Closable):
         directory: str | os.PathLike[str],
         *,
         segment_bytes: int = SEGMENT_BYTES,
-        max_segments: int | None = None,
+        max_bytes: int | None = None,
+        max_age_s: float | None = None,
+        min_free_bytes: int | None = None,
         payloads: bool | str | Sequence[str] = False,
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
         machine: str | None = None,
@@ -113,14 +119,9 @@ class Journal(Closable):
                 f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX},"
                 f" got {segment_bytes}"
             )
-        if max_segments is not None and max_segments < SEGMENTS_MIN:
-            raise ValueError(
-                f"max_segments must be >= {SEGMENTS_MIN}, got {max_segments}"
-            )
         self._parent = Path(directory)
         self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
         self._file_bytes = HEADER_BYTES + self._slots * RECORD_BYTES
-        self._max_segments = max_segments
         self._keeps = _keeper_of(payloads)
         room = room_for_one(self._file_bytes)
         if self._keeps is not None and not 0 < payload_bytes_max <= room:
@@ -128,6 +129,16 @@ class Journal(Closable):
                 f"payload_bytes_max must be 1 to {room}, got {payload_bytes_max}; one"
                 f" payload must fit a file of segment_bytes={segment_bytes}"
             )
+        files = FILES_MIN if self._keeps is None else 2 * FILES_MIN
+        if max_bytes is not None and max_bytes < files * segment_bytes:
+            raise ValueError(
+                f"max_bytes must be >= {files * segment_bytes}, got {max_bytes}:"
+                f" {files} files of segment_bytes={segment_bytes} are always allocated"
+            )
+        for name, limit in ("max_age_s", max_age_s), ("min_free_bytes", min_free_bytes):
+            if limit is not None and not limit > 0:
+                raise ValueError(f"{name} must be > 0 or None, got {limit}")
+        self._limits = max_bytes, max_age_s, min_free_bytes
         self._payload_bytes_max = None if self._keeps is None else payload_bytes_max
         self._machine = os.uname().nodename if machine is None else machine
         self._recorder = make_recorder(self._introduce, self._write)
@@ -265,7 +276,7 @@ class Journal(Closable):
             self._parent,
             self._machine,
             self._slots,
-            self._max_segments,
+            self._limits,
             self._payload_bytes_max,
             self._recorder,
         )

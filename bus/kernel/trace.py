@@ -47,6 +47,10 @@ _DROPPED: Final[dict[Overflow, BusReason]] = {
     "drop-oldest": BusReason.OLDEST,
     "drop-newest": BusReason.NEWEST,
 }
+# An attribute of an enumeration is slow to read.
+_COMMAND, _NOTIFICATION = Kind.COMMAND, Kind.NOTIFICATION
+_COMMANDED, _NOTIFIED = BusOperation.COMMAND, BusOperation.NOTIFY
+_EXTRACTED, _DELIVERED = BusOperation.EXTRACT, BusOperation.DELIVER
 _ANSWERS: Final = {
     Kind.COMMAND: Kind.COMMAND_RESPONSE,
     Kind.NOTIFICATION: Kind.NOTIFICATION_RESPONSE,
@@ -242,7 +246,7 @@ class Trace:
             self.size,
             mid=self.mid,
             hop=self.hop,
-            accepted_as=BusOperation.NOTIFY,
+            accepted_as=_NOTIFIED,
             body=self._body,
         )
 
@@ -326,11 +330,11 @@ class Trace:
 
     def record_extracted(self) -> None:
         """Record that the receiver has taken the message out of its FIFO."""
-        self._record(BusOperation.EXTRACT)
+        self._record(_EXTRACTED)
 
     def record_delivered(self) -> None:
         """Record that the message is about to be delivered to its receiver."""
-        self._record(BusOperation.DELIVER)
+        self._record(_DELIVERED)
 
     def record_discarded(self, reason: BusReason) -> None:
         """Record that the message is dropped, and that its sender gets no error."""
@@ -410,34 +414,43 @@ class Tracer:
             return None
         return Body(self._trace_sink, payload, encoded)
 
+    # Each builds its trace without a shared function: that call takes as long as the
+    # rest of the method.
+
     def command(self, size: int, body: Body | None = None) -> Trace:
         """Return the trace of a command."""
-        return self._trace(Kind.COMMAND, size, BusOperation.COMMAND, body)
+        return Trace(
+            self._trace_sink,
+            _COMMAND,
+            self._origin,
+            size,
+            numbers=self._numbers,
+            accepted_as=_COMMANDED,
+            body=body,
+        )
 
     def notification(self, size: int, body: Body | None = None) -> Trace:
         """Return the trace of a notification, for one task of this process."""
-        return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY, body)
+        return Trace(
+            self._trace_sink,
+            _NOTIFICATION,
+            self._origin,
+            size,
+            numbers=self._numbers,
+            accepted_as=_NOTIFIED,
+            body=body,
+        )
 
     def remote_notification(self, size: int, body: Body | None = None) -> Trace:
         """Return the trace of a notification on its way to other processes.
 
         Each of these processes gets a trace of its own, with the same number.
         """
-        return self._trace(Kind.NOTIFICATION, size, None, body)
-
-    def _trace(
-        self,
-        kind: Kind,
-        size: int,
-        accepted_as: BusOperation | None,
-        body: Body | None,
-    ) -> Trace:
         return Trace(
             self._trace_sink,
-            kind,
+            _NOTIFICATION,
             self._origin,
             size,
             numbers=self._numbers,
-            accepted_as=accepted_as,
             body=body,
         )

@@ -13,6 +13,7 @@ import pytest
 import bus
 from bus.journal import segment as segments
 from bus.journal.format import RecordKind
+from bus.journal.retention import Retention
 from bus.journal.stored_segment import read_segment
 from bus.journal.supply import Supply
 from bus.journal.writer import Journal
@@ -109,7 +110,7 @@ def test_an_interrupted_close_that_lives_on_in_a_traceback_is_finished(
 
 def supply_of_three(folder: Path) -> Supply:
     """Return one sealed segment, one full but not sealed, and one with one record."""
-    supply = Supply(folder, FIRST, max_segments=None)
+    supply = Supply(folder, FIRST, Retention(folder))
     for _ in range(2):
         supply.tend()
         for _ in range(3):
@@ -168,7 +169,7 @@ def test_a_spare_is_made_again_after_an_interrupt_of_its_making() -> None:
     def case(struck: Blow) -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            supply = Supply(folder, FIRST, max_segments=None)
+            supply = Supply(folder, FIRST, Retention(folder))
             struck(supply.refill)
             supply.refill()
             assert not supply.short

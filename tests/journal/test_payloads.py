@@ -13,14 +13,17 @@ import pytest
 from bus.journal.checker import check
 from bus.journal.format import Flag, RecordKind
 from bus.journal.payload_file import PayloadFile, PayloadHeader
+from bus.journal.payloads import Payloads
 from bus.journal.reader import open_journals
 from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.writer import Journal
 from bus.model.payload import decode, encode
 from bus.testing import memory_bus
+from specs.clauses import clause
 from tests.journal.reading import patch
 from tests.journal.telling import SMALL, only
 from tests.kit.buses import processes
+from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +50,12 @@ def kept(stored: StoredJournal) -> list[tuple[str, Any, str]]:
             )
     assert stored.problems == []
     return found
+
+
+def incarnation_payloads(journal: Journal) -> Payloads:
+    assert journal._incarnation is not None
+    assert journal._incarnation._payloads is not None
+    return journal._incarnation._payloads
 
 
 def refuse(message: Any) -> None:
@@ -134,6 +143,7 @@ def test_only_the_process_of_the_sender_keeps_a_payload(tmp_path: Path) -> None:
     assert ("respond", 42, "") in kept(only(folders["there"]))
 
 
+@clause("J1")
 def test_a_full_file_is_followed_by_the_next_or_the_loss_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,9 +152,7 @@ def test_a_full_file_is_followed_by_the_next_or_the_loss_is_counted(
     with Journal(
         tmp_path, payloads=True, segment_bytes=SMALL, payload_bytes_max=6100
     ) as journal:
-        assert journal._incarnation is not None
-        payloads = journal._incarnation._payloads
-        assert payloads is not None
+        payloads = incarnation_payloads(journal)
         with memory_bus(journal=journal) as bus:
             sender = bus.register("sender")
             bus.register("reader", on_command=lambda _: None)
@@ -163,6 +171,7 @@ def test_a_full_file_is_followed_by_the_next_or_the_loss_is_counted(
     assert check(open_journals(tmp_path)).verdict == "PASS"
 
 
+@clause("J1")
 @pytest.mark.parametrize(
     ("at", "problem"),
     [
@@ -256,3 +265,28 @@ def test_an_unusable_setting_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=text):
         Journal(tmp_path / "none", **settings)
+
+
+def test_a_finalizer_that_records_during_a_change_of_files_loses_its_payload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on the thread that holds the lock, so it must not wait for the lock."""
+    inner: list[tuple[int, int]] = []
+    with Journal(
+        tmp_path, payloads=True, segment_bytes=SMALL, payload_bytes_max=9000
+    ) as journal:
+        sink = journal._trace_sink()
+        advance = Payloads.advance
+
+        def finalize(payloads: Payloads) -> bool:
+            if not inner:
+                inner.append(sink.keep(bytes(8300), None, failed=False))
+            return advance(payloads)
+
+        monkeypatch.setattr(Payloads, "advance", finalize)
+        until(lambda: len(incarnation_payloads(journal)._line) > 1, "a spare is ready")
+        outer = [sink.keep(bytes(8300), None, failed=False) for _ in range(2)]
+
+    assert inner == [(0, 0)]
+    assert all(place for _, place in outer)
+    assert journal.payloads_lost == 1

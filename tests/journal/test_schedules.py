@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.journal.format import RecordKind
+from bus.journal.format import Flag, RecordKind
 from bus.journal.writer import Journal
+from bus.model.events import BusOperation
+from bus.model.payload import encode
 from queuebroker.testing import explore
 from tests.journal.telling import only, tell
 
@@ -73,5 +75,36 @@ def test_a_close_among_writers_leaves_a_sound_journal() -> None:
             run.join()
             facts, recorded = sound(Path(folder))
             assert recorded + facts.lost == EACH or facts.late
+
+    explore(program, bound=1, random=30, seed=1)
+
+
+@pytest.mark.deep
+def test_each_payload_is_kept_whole_or_counted_as_lost() -> None:
+    """Two writers fill files of two payloads each, and the journal closes meanwhile."""
+
+    def keep(journal: Journal, origin: int) -> None:
+        sink = journal._trace_sink()
+        for mid in range(1, EACH + 1):
+            payload = bytes((origin, mid)) * 800
+            flags, place = sink.keep(payload, None, failed=False)
+            sink(BusOperation.COMMAND, origin, mid, 9, flags=flags, place=place)
+
+    def program(run: Run) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            journal = Journal(
+                folder, segment_bytes=TINY, payloads=True, payload_bytes_max=2000
+            )
+            for origin in (1, 2):
+                run.spawn(keep, journal, origin)
+            run.spawn(journal.close)
+            run.join()
+            journal.close()
+            stored = only(Path(folder))
+            for one in stored.records():
+                if one.flags & Flag.PAYLOAD:
+                    payload = bytes((one.origin, one.mid)) * 800
+                    assert stored.payload(one) == encode(payload)
+            assert stored.problems == []
 
     explore(program, bound=1, random=30, seed=1)

@@ -11,6 +11,7 @@ import pytest
 
 from bus.journal import segment as segments
 from bus.journal.format import RecordKind
+from bus.journal.retention import Retention
 from bus.journal.segment import Segment
 from bus.journal.stored_segment import read_segment
 from bus.journal.supply import RETIRED_MAX, Supply, Tally
@@ -118,7 +119,7 @@ def test_without_a_global_lock_slots_are_drawn_one_at_a_time(
 
 
 def test_a_retired_segment_waits_for_its_late_writer(tmp_path: Path) -> None:
-    supply = Supply(tmp_path, FIRST, None)
+    supply = Supply(tmp_path, FIRST, Retention(tmp_path))
     supply.tend()
     *early, late = [supply.current.take() for _ in range(10)]
     for slot in early:
@@ -139,7 +140,7 @@ def test_a_writer_that_never_writes_does_not_hold_segments_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bus.journal.supply.STRAGGLER_S", 0.0)
-    supply = Supply(tmp_path, FIRST, None)
+    supply = Supply(tmp_path, FIRST, Retention(tmp_path))
     struck = []
     for _ in range(RETIRED_MAX + 2):
         supply.tend()
@@ -239,7 +240,7 @@ def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itse
 def test_a_segment_that_cannot_be_sealed_is_logged_and_the_rest_is_sealed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    supply = Supply(tmp_path, FIRST, None)
+    supply = Supply(tmp_path, FIRST, Retention(tmp_path))
     supply.tend()
     for _ in range(10):
         write(supply.current.take())

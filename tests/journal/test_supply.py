@@ -143,7 +143,7 @@ def test_a_spare_is_ready_once_a_writer_can_draw_from_it(
         return renamed
 
     monkeypatch.setattr("pathlib.Path.rename", suspended)
-    with Journal(tmp_path, segment_bytes=SMALL, max_segments=3) as journal:
+    with Journal(tmp_path, segment_bytes=SMALL, max_bytes=3 * SMALL) as journal:
         assert named.wait(LIMIT_S)
         try:
             assert not spares_ready(journal, 1, 1)
@@ -153,7 +153,7 @@ def test_a_spare_is_ready_once_a_writer_can_draw_from_it(
 
 
 def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
-    with Journal(tmp_path, segment_bytes=SMALL, max_segments=3) as journal:
+    with Journal(tmp_path, segment_bytes=SMALL, max_bytes=3 * SMALL) as journal:
         for seq in range(1, 10 * SLOTS):
             if seq % SLOTS == 0:
                 until(partial(spares_ready, journal, seq, 1), "a spare is ready")

@@ -256,7 +256,9 @@ def test_closing_twice_and_at_the_same_time_is_closing_once(tmp_path: Path) -> N
     [
         ({"segment_bytes": SMALL - 1}, "segment_bytes must be 16384 to"),
         ({"segment_bytes": 2**40}, "got 1099511627776"),
-        ({"max_segments": 1}, "max_segments must be >= 2, got 1"),
+        ({"max_bytes": 2**27 - 1}, "max_bytes must be >= 134217728, got 134217727"),
+        ({"max_age_s": 0}, "max_age_s must be > 0 or None, got 0"),
+        ({"min_free_bytes": -1}, "min_free_bytes must be > 0 or None, got -1"),
     ],
 )
 def test_impossible_sizes_are_refused(

@@ -1,0 +1,101 @@
+"""`Retention`: the closed files of one journal, and the limits that delete the oldest.
+
+Segments and payload files share one order and one limit. So records and payloads of one
+time are deleted at about the same time, and none of the two can crowd out the other.
+
+One thread at a time calls it: the housekeeper, then the closing thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Retention"]
+
+_log = logging.getLogger("bus.journal")
+
+
+class Retention:
+    """The files of one incarnation.
+
+    max_bytes, max_age_s, min_free_bytes: as in `bus.journal.writer.Journal`.
+    """
+
+    __slots__ = ("_bytes", "_closed", "_folder", "_settings")
+
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int | None = None,
+        max_age_s: float | None = None,
+        min_free_bytes: int | None = None,
+    ) -> None:
+        self._folder = folder
+        self._settings = max_bytes, max_age_s, min_free_bytes
+        self._bytes = 0  # of all files, closed or not
+        # The closed files, the oldest first: their sizes, and when they were closed.
+        self._closed: dict[Path, tuple[int, float]] = {}
+
+    def spares_max(self, file_bytes: int) -> int:
+        """Return how many spare files of one kind may be kept ready."""
+        max_bytes, _, _ = self._settings
+        # Spares take room from the records kept: use at most a quarter for them.
+        return 2**31 if max_bytes is None else max(1, max_bytes // file_bytes // 4)
+
+    def make_room(self, size: int = 0) -> None:
+        """Delete the oldest files, so that the limits hold with one more file.
+
+        size: of that file; 0 for none, to enforce the limits from time to time.
+
+        OSError if a new file would leave less than ``min_free_bytes`` free.
+        """
+        max_bytes, max_age_s, min_free_bytes = self._settings
+        now = _sync.monotonic()
+        while self._closed:
+            oldest, (freed, closed_at) = next(iter(self._closed.items()))
+            if not (
+                (max_bytes is not None and self._bytes + size > max_bytes)
+                or (max_age_s is not None and now - closed_at > max_age_s)
+                or (min_free_bytes is not None and self._free() < min_free_bytes + size)
+            ):
+                return
+            try:
+                oldest.unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("cannot delete %s: %s", oldest, error)
+            del self._closed[oldest]
+            self._bytes -= freed
+        if size and min_free_bytes is not None and self._free() < min_free_bytes + size:
+            raise OSError(
+                errno.ENOSPC,
+                f"less than min_free_bytes={min_free_bytes:,} would be free",
+            )
+
+    def opened(self, size: int) -> None:
+        """Add a file that was made."""
+        self._bytes += size
+
+    def closed(self, path: Path, size: int) -> None:
+        """Count a file as closed: it may be deleted. Repeat after an interrupt.
+
+        size: with which it was opened.
+        """
+        if path not in self._closed:
+            try:
+                left = path.stat().st_size
+            except OSError:
+                left = size
+            self._closed[path] = left, _sync.monotonic()
+            self._bytes += left - size
+
+    def _free(self) -> int:
+        system = os.statvfs(self._folder)
+        return system.f_bavail * system.f_frsize
