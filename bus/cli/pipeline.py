@@ -6,6 +6,8 @@ the result is printed.
 
 from __future__ import annotations
 
+import math
+import signal
 import sys
 from pathlib import Path
 from typing import Final
@@ -13,12 +15,17 @@ from typing import Final
 import click
 
 from bus.cli.check import EXIT_CODES, show_result
-from bus.cli.text import Progress
+from bus.cli.live import joined, live_options
+from bus.cli.target import Target
+from bus.cli.text import Progress, to_json, warn
 from bus.journal.results import first_of_each
+from bus.journal.wording import counted
+from queuebroker import _sync
 
 __all__ = ["pipeline"]
 
 SHOWN_PER_RULE: Final = 3
+GATEWAY_POLL_S: Final = 0.01
 
 _journals = click.option(
     "--journals",
@@ -146,3 +153,39 @@ def _run(
     shown = list(first_of_each(SHOWN_PER_RULE, result.first))
     show_result(result, shown, f" in {OutFolder(out).violations}", journals)
     sys.exit(EXIT_CODES[result.verdict])
+
+
+@pipeline.command(
+    epilog="Example: bus pipeline gateway outgoing --bus house",
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+@live_options(None)
+def gateway(target: Target, folder: Path) -> None:
+    """Publish on a bus the rows that queries write to FOLDER.
+
+    A query writes there with writeStream.format("queuebroker").start(FOLDER). Each row
+    is a notification. Runs until Ctrl-C, SIGTERM or --timeout, and then prints the
+    number of messages.
+    """
+    from bus.pipeline.gateway import Gateway  # noqa: PLC0415 - loaded where used
+    from bus.pipeline.spool import Spool  # noqa: PLC0415 - slow to load
+
+    stopped: list[int] = []
+    # Not an exception: it would end the publication of a claimed batch.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: stopped.append(number))
+    now = _sync.monotonic()
+    until = now + target.timeout_s if target.timeout_s is not None else math.inf
+    spool, published = Spool.at(folder), 0
+    with spool.locked(), joined(target) as bus:
+        thread = bus.here()
+        publisher = Gateway(spool, bus, lambda line: warn([line]))
+        while not stopped and _sync.monotonic() < until:
+            published += publisher.publish()
+            thread.poll(GATEWAY_POLL_S)
+        dropped = sum(task.no_subscriber for task in bus.tasks())
+    if target.as_json:
+        click.echo(to_json({"published": published, "no_subscriber": dropped}))
+    else:
+        shown = counted(published, "message")
+        click.echo(f"published {shown}, {dropped} without a subscriber")

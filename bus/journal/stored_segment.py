@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "SEGMENT_NAME",
     "StoredSegment",
+    "final_end",
     "problem_of",
+    "read_range",
     "read_segment",
     "read_segment_array",
 ]
@@ -50,6 +52,7 @@ SEGMENT_NAME: Final = re.compile(r"seg-([0-9]+)(?:\.open)?\.qbj")
 _BUFFER_BYTES: Final = HEADER_BYTES
 
 _EMPTY: Final = bytes(RECORD_BYTES)
+_SCAN_SLOTS: Final = 4096  # of a live segment, examined at a time
 _MONO_WORD: Final = 2  # the place of `mono` in a record, in words of eight bytes
 
 
@@ -184,13 +187,9 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
         OSError: it cannot be read; FileNotFoundError if it does not exist any more.
     """
     with _open(path) as file:
-        try:
-            header = SegmentHeader.unpack(file.read(HEADER_BYTES))
-        except ValueError as error:
-            raise JournalError(f"cannot read {path}: {error}") from None
-        if journal is not None and header.journal != journal:
-            whose = f"{hex64(header.journal)}, not {hex64(journal)}"
-            raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
+        header = _header(file, path)
+        if journal is not None:
+            _check_journal(path, header, journal)
         # Records are read in the order of the file names: a file under a wrong name
         # would break their order.
         named = SEGMENT_NAME.fullmatch(path.name)
@@ -222,6 +221,57 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
     return StoredSegment(path, header, body, tuple(invalid), tuple(flaws))
 
 
+def final_end(path: Path, known: int) -> tuple[SegmentHeader, int]:
+    """Return the head of a file, and the number after its last final record.
+
+    A final slot never changes again, so that each read of it gives the same. In a
+    sealed segment all slots are final. In an open one those are that hold their
+    record, up to the first one that does not: its writer may be about to fill it.
+
+    known: a number up to which all slots are known to be final, in any segment.
+
+    Raises:
+        JournalError: the file is not a segment.
+        OSError: it cannot be read.
+    """
+    with _open(path) as file:
+        header = _header(file, path)
+        if header.seal is not None:
+            return header, header.first_n + header.seal.used
+        end, limit = max(known, header.first_n), header.first_n + header.slots
+        while end < limit:
+            body = _slots(file, header, end, min(end + _SCAN_SLOTS, limit))
+            count = len(body) // RECORD_BYTES
+            invalid = invalid_slots(memoryview(body), end, count)
+            end += invalid[0] if invalid else count
+            if invalid or not count:
+                break
+    return header, min(end, limit)
+
+
+def read_range(path: Path, journal: int, first: int, end: int) -> StoredSegment:
+    """Read some final records of one file: those from number ``first`` to before `end`.
+
+    The head of the result has ``first`` as its first number.
+
+    Raises:
+        JournalError: the file is not a segment of that journal, or a slot is damaged.
+        OSError: it cannot be read; FileNotFoundError if it does not exist any more.
+    """
+    with _open(path) as file:
+        header = _header(file, path)
+        _check_journal(path, header, journal)
+        body = _slots(file, header, first, end)
+    count = len(body) // RECORD_BYTES
+    slots = memoryview(body), first, count
+    invalid = sorted({*invalid_slots(*slots), *impossible_slots(*slots)})
+    if count < end - first or _torn(body, invalid):
+        numbers = f"records {first} to {end - 1}"
+        raise JournalError(f"cannot read {numbers} of {path}: the file is damaged")
+    header = attrs.evolve(header, first_n=first, slots=count)
+    return StoredSegment(path, header, body, tuple(invalid), ())
+
+
 def read_segment_array(path: Path) -> np.ndarray[Any, Any]:
     """Return the valid records of one file as an array; raises as `read_segment`."""
     return read_segment(path).array()
@@ -234,6 +284,26 @@ def problem_of(error: JournalError | OSError, path: Path) -> str:
     gone = isinstance(error, FileNotFoundError)
     why = "it no longer exists" if gone else error.strerror
     return f"cannot read {path}: {why}"
+
+
+def _header(file: BinaryIO, path: Path) -> SegmentHeader:
+    try:
+        return SegmentHeader.unpack(file.read(HEADER_BYTES))
+    except ValueError as error:
+        raise JournalError(f"cannot read {path}: {error}") from None
+
+
+def _check_journal(path: Path, header: SegmentHeader, journal: int) -> None:
+    if header.journal != journal:
+        whose = f"{hex64(header.journal)}, not {hex64(journal)}"
+        raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
+
+
+def _slots(file: BinaryIO, header: SegmentHeader, first: int, end: int) -> bytes:
+    """Return the slots of some records, fewer if the file ends before."""
+    file.seek(HEADER_BYTES + (first - header.first_n) * RECORD_BYTES)
+    body = file.read((end - first) * RECORD_BYTES)
+    return body[: len(body) // RECORD_BYTES * RECORD_BYTES]
 
 
 def _open(path: Path) -> BinaryIO:

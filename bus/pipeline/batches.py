@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bus.journal.reader import StoredJournal
     from bus.journal.stored_segment import StoredSegment
 
-__all__ = ["event_batches", "storable"]
+__all__ = ["BATCH_RECORDS", "event_batches", "storable", "wall_us"]
 
 BATCH_RECORDS: Final = 65_536
 _PAYLOAD: Final = int(Flag.PAYLOAD)
@@ -39,6 +39,11 @@ def event_batches(
     clock = _Clock.of(journal, segment, records)
     for start in range(0, len(records), BATCH_RECORDS):
         yield _batch(records[start : start + BATCH_RECORDS], journal, clock)
+
+
+def wall_us(journal: StoredJournal, segment: StoredSegment, mono: _Array) -> _Array:
+    """Return the wall clock of records of a segment, in microseconds."""
+    return _Clock.of(journal, segment, segment.array()).wall_us(mono)
 
 
 def storable(text: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVENTS",
+    "MESSAGES",
     "SEGMENTS",
     "Column",
     "arrow_schema",
@@ -28,11 +29,13 @@ __all__ = [
 ]
 
 _SPARK_TYPES: Final = {
+    "binary": "BINARY",
     "bool": "BOOLEAN",
     "int16": "SMALLINT",
     "int32": "INT",
     "int64": "BIGINT",
     "string": "STRING",
+    "timestamp": "TIMESTAMP",
 }
 
 
@@ -87,11 +90,24 @@ SEGMENTS: Final = (
 )
 
 
+MESSAGES: Final = (
+    Column("key", "binary", "null, as a notification has no key"),
+    Column("value", "binary", "payload: bytes, text in UTF-8, or else JSON"),
+    Column("topic", "string", "name of the task that sent the notification"),
+    Column("partition", "int32", "lowest 31 bits of the number of the journal"),
+    Column("offset", "int64", "number of the record; the key, with `journal`"),
+    Column("timestamp", "timestamp", "wall clock of the sender"),
+    Column("timestampType", "int32", "0: the time is that of sending"),
+    Column("journal", "int64", "number of the journal"),
+)
+
+
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     """Return the columns as an Arrow schema."""
     import pyarrow as pa  # noqa: PLC0415 - loaded where used
 
     types = {"bool": pa.bool_(), "string": pa.string()}
+    types |= {"binary": pa.binary(), "timestamp": pa.timestamp("us", tz="UTC")}
     types |= {"int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64()}
     return pa.schema([pa.field(one.name, types[one.arrow]) for one in columns])
 

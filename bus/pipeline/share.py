@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     _Answer = tuple[str, str]  # host, path
 
-__all__ = ["Share", "check_reach", "packed", "require"]
+__all__ = ["Share", "check_reach", "packed", "require", "stored_journal"]
 
 TASK_BYTES: Final = 32 << 20
 JOURNALS_KEPT: Final = 16  # shares of one journal are adjacent in a task
@@ -90,7 +90,7 @@ class Share:
         try:
             segment = read_segment(Path(self.path), self.journal)
             # After the segment: names are written before the records that use them.
-            journal = _stored(self.folder)
+            journal = stored_journal(self.folder)
         except (JournalError, OSError):
             return  # `facts` reports it
         yield from event_batches(journal, segment)
@@ -114,7 +114,7 @@ class Share:
             found = self._contents(Path(self.path), contents)
         try:
             # After the segment: the process may have closed it and continued.
-            journal = _stored(self.folder)
+            journal = stored_journal(self.folder)
         except JournalError as error:
             # Not damage: when the folder was listed, a file named its journal.
             problems.append(str(error))
@@ -148,7 +148,7 @@ class Share:
         }
 
 
-def _stored(folder: str) -> StoredJournal:
+def stored_journal(folder: str) -> StoredJournal:
     """Return the journal in a folder; its side file is read again only if changed.
 
     Raises:

@@ -1,0 +1,188 @@
+"""The journals below a folder as a stream: ends, shares, ranges, losses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.errors import JournalError
+from bus.journal.format import RECORD_BYTES
+from bus.journal.header import HEADER_BYTES
+from bus.journal.reader import open_journals
+from bus.journal.writer import Journal
+from bus.pipeline.follower import EARLIEST, LATEST, Follower, starting_position
+from tests.journal.telling import tell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.pipeline.follower import Position
+
+SEGMENT = 16 << 10  # 153 records
+
+
+def tell_some(journal: Journal, records: int) -> None:
+    for seq in range(1, records + 1):
+        tell(journal, seq=seq)
+
+
+def numbers(folder: Path, start: Position, end: Position) -> list[tuple[int, int]]:
+    """Read what is between two positions, as a restarted query does."""
+    found = []
+    for task in Follower(str(folder)).plan(start, end):
+        for each in task:
+            segment = each.read()
+            assert segment is not None
+            found += [(each.journal, record.n) for record in segment.records()]
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 70, None])
+def test_each_record_is_read_once_while_journals_grow_and_end(
+    tmp_path: Path, most: int | None
+) -> None:
+    follower, position = Follower(str(tmp_path)), EARLIEST
+    found: list[tuple[int, int]] = []
+
+    def follow() -> None:
+        nonlocal position
+        end = follower.latest(position, most)
+        batch = numbers(tmp_path, position, end)
+        assert batch == numbers(tmp_path, position, end)
+        assert most is None or len(batch) <= most
+        found.extend(batch)
+        position = json.loads(json.dumps(end))
+
+    with Journal(tmp_path, segment_bytes=SEGMENT) as one:
+        for records in (0, 30, 200):
+            tell_some(one, records)
+            follow()
+        with Journal(tmp_path, segment_bytes=SEGMENT) as other:
+            tell_some(other, 10)
+            follow()
+    while follower.latest(position, most) != position:
+        follow()
+
+    expected = [
+        (journal.id, record.n)
+        for journal in open_journals(tmp_path)
+        for record in journal.records()
+    ]
+    assert sorted(found) == sorted(expected)
+
+
+def test_a_stream_from_the_latest_position_omits_only_the_records_before(
+    tmp_path: Path,
+) -> None:
+    follower = Follower(str(tmp_path))
+    with Journal(tmp_path) as old:
+        tell_some(old, 5)
+        begin = follower.latest(LATEST, most=1)
+        tell_some(old, 3)
+        with Journal(tmp_path) as new:
+            tell_some(new, 2)
+            end = follower.latest(begin, most=None)
+
+    assert numbers(tmp_path, LATEST, begin) == []
+    first = dict.fromkeys(end, 0) | begin
+    assert [end[key] - first[key] for key in first] == [3, 2 + 1]  # and its OPEN
+
+
+def test_a_busy_journal_leaves_room_for_the_others(tmp_path: Path) -> None:
+    with Journal(tmp_path) as busy, Journal(tmp_path) as idle:
+        tell_some(busy, 1000)
+        tell_some(idle, 20)
+
+        end = Follower(str(tmp_path)).latest(EARLIEST, most=100)
+
+    assert sorted(end.values()) == [21, 79]
+
+
+def test_an_empty_slot_of_a_live_journal_is_awaited(tmp_path: Path) -> None:
+    """A thread was suspended between drawing and writing its slot."""
+    follower = Follower(str(tmp_path))
+    with Journal(tmp_path) as journal:
+        tell_some(journal, 9)
+        path = next(tmp_path.rglob("seg-00000*"))
+        with path.open("r+b") as file:
+            file.seek(HEADER_BYTES + 4 * RECORD_BYTES)
+            slot = file.read(RECORD_BYTES)
+            file.seek(-RECORD_BYTES, 1)
+            file.write(bytes(RECORD_BYTES))
+            file.flush()
+            before = follower.ends()
+            file.seek(-RECORD_BYTES, 1)
+            file.write(slot)
+        after = follower.ends()
+
+    assert [*before.values()] == [4]
+    assert [*after.values()] == [10]
+
+
+@pytest.mark.parametrize("harm", ["segment", "folder", "torn"])
+def test_lost_records_end_the_stream_or_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: str
+) -> None:
+    with Journal(tmp_path, segment_bytes=SEGMENT) as journal:
+        tell_some(journal, 400)
+    folder = journal.folder
+    assert folder is not None
+    end = Follower(str(tmp_path)).latest(EARLIEST, most=None)
+    start = dict.fromkeys(end, 100)
+    if harm == "segment":
+        (folder / "seg-00000.qbj").unlink()
+    elif harm == "folder":
+        shutil.rmtree(folder)
+    else:
+        with (folder / "seg-00000.qbj").open("r+b") as file:
+            file.seek(HEADER_BYTES + 120 * RECORD_BYTES)
+            file.write(b"\xff" * RECORD_BYTES)
+
+    with pytest.raises(JournalError, match=r"records 100 to .*failOnData"):
+        numbers(tmp_path, start, end)
+    tasks = Follower(str(tmp_path), may_lack=True).plan(start, end)
+    with caplog.at_level(logging.WARNING, "bus.pipeline"):
+        read = [each.read() for task in tasks for each in task]
+
+    assert sum(segment is None for segment in read) == (harm != "folder")
+    if harm != "folder":
+        assert "are lost" in caplog.text
+
+
+def test_a_deleted_journal_leaves_the_position_if_it_was_read_whole(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path) as journal, Journal(tmp_path):
+        tell_some(journal, 5)
+    follower = Follower(str(tmp_path))
+    whole = follower.latest(EARLIEST, most=None)
+    (key,) = (key for key, n in whole.items() if n > 2)
+    assert journal.folder is not None
+    shutil.rmtree(journal.folder)
+
+    with pytest.raises(JournalError, match="records 3 to 6 of journal"):
+        follower.latest(whole | {key: 3}, most=None)
+    end = follower.latest(whole, most=None)
+
+    assert end == {name: n for name, n in whole.items() if name != key}
+
+
+def test_a_stream_follows_no_missing_folder_and_no_copies(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="make the folder before the query starts"):
+        Follower(str(tmp_path / "typo")).ends()
+    with Journal(tmp_path / "a") as journal:
+        tell_some(journal, 1)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(JournalError, match="two copies"):
+        Follower(str(tmp_path)).ends()
+
+
+def test_a_starting_position_names_journals_as_the_progress_does() -> None:
+    assert starting_position('{"ab": 7}') == {"00000000000000ab": 7}
+    for wrong in ("soon", "[]", '{"ab": -1}', '{"x": 1}', '{"ab": true}'):
+        with pytest.raises(ValueError, match="startingOffsets must be"):
+            starting_position(wrong)
