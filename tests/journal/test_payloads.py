@@ -212,7 +212,7 @@ def test_a_killed_process_leaves_each_named_payload_whole(tmp_path: Path) -> Non
         import sys
         from bus.journal.writer import Journal
         from bus.testing import memory_bus
-        journal = Journal(sys.argv[1], payloads=True, segment_bytes=16 << 20)
+        journal = Journal(sys.argv[1], payloads=True, segment_bytes=1 << 20)
         with memory_bus(journal=journal) as bus:
             bus.register("echo", on_command=lambda message: message.payload)
             for number in range(1 << 30):
