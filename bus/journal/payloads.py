@@ -133,8 +133,8 @@ class Payloads:
         return True
 
     def tend(self) -> None:
-        """Give up full files to deletion, and make spares."""
-        self._give_up_full()
+        """Retire full files, and make spares."""
+        self._retire_full()
         due = self._retention.spares_due(self._file_bytes)
         try:
             while len(self._line) - 1 < due and self._next <= PAYLOAD_NUMBER_MAX:
@@ -154,7 +154,7 @@ class Payloads:
 
     def finish(self) -> None:
         """Remove the spares and cut the current file. Repeat after an interrupt."""
-        self._give_up_full()
+        self._retire_full()
         while len(self._line) > 1:
             self._line[-1].discard()
             self._line.pop()
@@ -163,7 +163,7 @@ class Payloads:
         except OSError as error:
             _log.warning("cannot cut %s: %s", self.current.path, error)
 
-    def _give_up_full(self) -> None:
+    def _retire_full(self) -> None:
         # The last writer in it, which may be suspended, frees its memory.
         while self._full:
             self._retention.closed(self._full[0].path, self._file_bytes)

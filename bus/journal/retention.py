@@ -1,7 +1,7 @@
 """`Retention`: the closed files of one journal, and the limits that delete the oldest.
 
 Segments and payload files share one order and one limit. So records and payloads of one
-time are deleted at about the same time, and none of the two can crowd out the other.
+time are deleted at about the same time, and neither kind can displace the other.
 
 One thread at a time calls it: the housekeeper, then the closing thread.
 """
