@@ -10,7 +10,7 @@ import math
 import signal
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,6 +21,9 @@ from bus.cli.text import Progress, to_json, warn
 from bus.journal.results import first_of_each
 from bus.journal.wording import counted
 from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["pipeline"]
 
@@ -71,6 +74,28 @@ _conf = click.option(
 )
 
 
+_jobs = click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Processors of this machine to use; short for --master local[N].",
+)
+_memory = click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory for the Java of Spark on this machine, such as 4g; short for"
+    " --conf spark.driver.memory=SIZE.  [default: half of all, at most 4g]",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a run to a verb."""
+    for option in (_json, _conf, _master, _memory, _jobs, _out, _journals):
+        command = option(command)
+    return command
+
+
 @click.group(
     epilog="Example: bus pipeline all --journals bus-demo/journal --out checked"
 )
@@ -82,31 +107,24 @@ def pipeline() -> None:
 
 
 @pipeline.command("all")
-@_journals
-@_out
-@_master
-@_conf
-def all_(
-    journals: Path, out: Path, master: str | None, settings: dict[str, str]
-) -> None:
+@_options
+def all_(**options: Any) -> None:
     """Check journals; write tables, verdicts, violations and a report.
+
+    A later run with the same --out reads only new records. If there are none, it
+    repeats the verdicts.
 
     Exits with 0 if every verdict is PASS or "nothing to check", with 1 if any is FAIL,
     with 3 if some are UNKNOWN because a journal is incomplete.
     """
-    _run(journals, out, master, settings, report=True)
+    _run(**options, report=True)
 
 
 @pipeline.command()
-@_journals
-@_out
-@_master
-@_conf
-def check(
-    journals: Path, out: Path, master: str | None, settings: dict[str, str]
-) -> None:
+@_options
+def check(**options: Any) -> None:
     """Check journals; write tables, verdicts and violations only."""
-    _run(journals, out, master, settings, report=False)
+    _run(**options, report=False)
 
 
 @pipeline.command()
@@ -131,16 +149,26 @@ def report(out: Path, against: Path | None) -> None:
 
 
 def _run(
+    *,
     journals: Path,
     out: Path,
+    jobs: int | None,
+    memory: str | None,
     master: str | None,
     settings: dict[str, str],
-    *,
+    as_json: bool,
     report: bool,
 ) -> None:
     from bus.pipeline.folder import OutFolder  # noqa: PLC0415 - loaded where used
     from bus.pipeline.run import run_pipeline  # noqa: PLC0415 - slow to load
 
+    if jobs is not None:
+        if master is not None:
+            msg = "--jobs is for this machine, and --master names another place"
+            raise click.UsageError(msg)
+        master = f"local[{jobs}]"
+    if memory is not None:
+        settings = {"spark.driver.memory": memory} | settings
     with Progress(stderr=True) as progress:
         result = run_pipeline(
             journals,
@@ -150,8 +178,16 @@ def _run(
             settings=settings,
             progress=progress.say,
         )
-    shown = list(first_of_each(SHOWN_PER_RULE, result.first))
-    show_result(result, shown, f" in {OutFolder(out).violations}", journals)
+    folder = OutFolder(out)
+    if as_json:
+        from bus.pipeline.results import read_verdicts  # noqa: PLC0415 - needs pyarrow
+
+        click.echo(to_json(read_verdicts(folder) | result.amounts))
+        warn(result.problems)
+    else:
+        shown = list(first_of_each(SHOWN_PER_RULE, result.first))
+        show_result(result, shown, f" in {folder.violations}", journals)
+        click.echo(result.news)
     sys.exit(EXIT_CODES[result.verdict])
 
 

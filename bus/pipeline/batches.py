@@ -32,13 +32,18 @@ _Array = np.ndarray[Any, Any]
 
 
 def event_batches(
-    journal: StoredJournal, segment: StoredSegment
+    journal: StoredJournal, segment: StoredSegment, *, coded: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the valid records of a segment, in order."""
+    """Yield the valid records of a segment, in order.
+
+    coded: True for texts as codes with a dictionary, which Parquet stores as they are
+      and Spark does not accept from Python.
+    """
     records = segment.array()
     clock = _Clock.of(journal, segment, records)
+    schema = arrow_schema(EVENTS, coded=coded)
     for start in range(0, len(records), BATCH_RECORDS):
-        yield _batch(records[start : start + BATCH_RECORDS], journal, clock)
+        yield _batch(records[start : start + BATCH_RECORDS], journal, clock, schema)
 
 
 def wall_us(journal: StoredJournal, segment: StoredSegment, mono: _Array) -> _Array:
@@ -90,7 +95,9 @@ def _names_payload(records: _Array) -> _Array:
     return kept & np.isin(records["kind"], [*ACCEPTS])
 
 
-def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordBatch:
+def _batch(
+    records: _Array, journal: StoredJournal, clock: _Clock, schema: pa.Schema
+) -> pa.RecordBatch:
     """Return records as one Arrow batch of exactly the columns of `EVENTS`."""
     names, threads = journal.meta.names.get, journal.meta.threads.get
     flow = _signed(records["flow"])
@@ -117,11 +124,12 @@ def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordB
         "origin": _signed(records["origin"]),
         "hop": records["hop"],
     }
-    schema = arrow_schema(EVENTS)
     arrays = [
-        column
-        if isinstance(column := columns[field.name], pa.Array)
-        else pa.array(np.ascontiguousarray(column)).cast(field.type)
+        (
+            column
+            if isinstance(column := columns[field.name], pa.Array)
+            else pa.array(np.ascontiguousarray(column))
+        ).cast(field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -136,8 +144,13 @@ def _texts(numbers: _Array, name: Callable[[int], str | None]) -> pa.Array:
     """Return a name for each number; each distinct number is looked up once."""
     coded = pa.array(np.ascontiguousarray(numbers)).dictionary_encode()
     names = [name(number) for number in coded.dictionary.to_pylist()]
-    texts = pa.array([one and storable(one) for one in names], pa.string())
-    return texts.take(coded.indices)
+    texts = [None if one is None else storable(one) for one in names]
+    codes = {text: code for code, text in enumerate({*texts} - {None})}
+    # Parquet takes the codes only if the dictionary itself has no null.
+    code_of = pa.array([codes.get(text) for text in texts], pa.int32())
+    return pa.DictionaryArray.from_arrays(
+        code_of.take(coded.indices), pa.array(list(codes), pa.string())
+    )
 
 
 def _reason(number: int) -> str | None:

@@ -18,7 +18,7 @@ import attrs
 from bus.errors import PipelineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -121,12 +121,52 @@ class OutFolder:
         """Return the folder of a table's Parquet files."""
         return self.path / "tables" / name
 
-    def clear(self) -> None:
-        """Remove the results of an earlier run."""
-        for file in (self.verdicts, self.violations, self.report, self.about):
+    @property
+    def events(self) -> Path:
+        """The folder of the files of the table `events`."""
+        return self.table("events")
+
+    @property
+    def segments(self) -> Path:
+        """The file of the table `segments`, which names the files of `events`."""
+        return self.table("segments") / "part-00000.parquet"
+
+    def event_files(self) -> set[str]:
+        """Return the names of the files of events, those of killed runs included."""
+        try:
+            return set(os.listdir(self.events))
+        except FileNotFoundError:
+            return set()
+
+    def keep_event_files(self, names: Collection[str]) -> None:
+        """Remove all files of events but some."""
+        for name in self.event_files() - set(names):
+            (self.events / name).unlink(missing_ok=True)
+
+    def replace_segments(self, write: Callable[[Path], None]) -> None:
+        """Replace the table `segments` at once, whatever ends this process.
+
+        write: called with the path to write the new file to.
+        """
+        self.segments.parent.mkdir(parents=True, exist_ok=True)
+        new = self.segments.with_suffix(".new")
+        write(new)
+        new.replace(self.segments)
+
+    def clear(self, *, keep: Collection[str] = ()) -> None:
+        """Remove the results of an earlier run.
+
+        keep: names of tables that stay.
+        """
+        # The file about the run is first: its presence proves that the rest is whole.
+        for file in (self.about, self.verdicts, self.violations, self.report):
             file.unlink(missing_ok=True)
-        if self.table("").exists():
-            shutil.rmtree(self.table(""))
+        if not keep:
+            shutil.rmtree(self.table(""), ignore_errors=not self.table("").exists())
+        elif self.table("").exists():
+            for table in self.table("").iterdir():
+                if table.name not in keep:
+                    shutil.rmtree(table)
 
     def write(self, rows: DataFrame, name: str) -> None:
         """Replace a table."""

@@ -16,14 +16,13 @@ from pyarrow import Table, parquet  # type: ignore[import-untyped] # pyarrow shi
 
 from bus.journal import results
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
-from bus.journal.rules import Verdict
+from bus.journal.rules import RuleVerdict, Verdict
 from bus.journal.violation import Violation
 from bus.pipeline.schemas import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bus.journal.rules import RuleVerdict
     from bus.pipeline.folder import OutFolder
 
 __all__ = [
@@ -31,6 +30,7 @@ __all__ = [
     "ROUTE",
     "drawn_violations",
     "first_violations",
+    "read_result",
     "read_routes",
     "read_rows",
     "read_verdicts",
@@ -74,6 +74,23 @@ def write_results(
         violations_path=folder.violations,
     )
     return result
+
+
+def read_result(folder: OutFolder) -> Result:
+    """Return the result that `write_results` wrote.
+
+    Raises:
+        OSError, ValueError, KeyError: the files are missing, or other ones.
+    """
+    fields = read_verdicts(folder)
+    verdicts = (
+        RuleVerdict(**each | {"verdict": Verdict(each["verdict"])})
+        for each in fields["verdicts"]
+    )
+    first = tuple(first_violations(folder, FIRST_PER_RULE))
+    return Result(
+        tuple(verdicts), fields["violations"], first, tuple(fields["problems"])
+    )
 
 
 def read_verdicts(folder: OutFolder) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import hashlib
 import json
 import os
 import platform
@@ -22,22 +23,58 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bus.errors import PipelineError
-from bus.journal.format import RECORD_BYTES
-from bus.journal.meta import META_FILE
-from bus.journal.reader import open_journals
+from bus.journal.results import Result
+from bus.journal.wording import counted
 from bus.pipeline.folder import OutFolder, claimed
 from bus.pipeline.session import given_settings, missing, missing_packages, session
 from bus.requirements import requirements, version_of_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from bus.journal.results import Result
+    from bus.pipeline.bronze import Ingest
     from bus.pipeline.rules import Tables
 
-__all__ = ["draw_report", "run_in", "run_pipeline"]
+__all__ = ["Outcome", "draw_report", "run_in", "run_pipeline"]
+
+
+@attrs.frozen
+class Outcome(Result):
+    """The result of a run, and the part of it that is new.
+
+    journals, records: in the tables.
+    journals_read, records_read: of those, in the segments that this run has read.
+    since: the time of the run that gave the verdicts, if it was an earlier one; ISO
+      8601.
+    """
+
+    journals: int = 0
+    records: int = 0
+    journals_read: int = 0
+    records_read: int = 0
+    since: str | None = None
+
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """The same facts, for JSON."""
+        return {
+            "records": self.records,
+            "journals_read": self.journals_read,
+            "records_read": self.records_read,
+            "since": self.since,
+            "report": None if self.report is None else str(self.report),
+        }
+
+    @property
+    def news(self) -> str:
+        """What is new, in one line."""
+        total = f"{counted(self.journals, 'journal')}, {self.records:,} records"
+        if self.since is not None:
+            return f"nothing new since {self.since}: {total}"
+        read = f"{self.records_read:,} in {counted(self.journals_read, 'journal')}"
+        return f"read {total}; of these newly {read}"
 
 
 def run_pipeline(
@@ -48,15 +85,19 @@ def run_pipeline(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Result:
+) -> Outcome:
     """Read every journal below a folder, judge it, and write all results to another.
 
+    A segment that an earlier run with the same `out` has read is not read again. If
+    there is nothing new at all, the verdicts of that run are returned, without Spark.
+
     out: made if missing; must be empty, or a folder of earlier results, which are
-      deleted.
+      replaced.
     report: True to draw it, too.
     master, settings: as for `bus.pipeline.session.build_session`, if this process has
       no session yet.
-    progress: called with a few words at the beginning of each stage.
+    progress: called with a few words at the beginning of each stage, and during the
+      first one.
 
     Raises:
         JournalError: there is no journal, or a folder cannot be read.
@@ -85,34 +126,110 @@ def run_in(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Result:
+) -> Outcome:
     """Run as `run_pipeline` does, in a folder that the caller has claimed."""
+    from bus.pipeline.bronze import Ingest  # noqa: PLC0415 - needs pyarrow
+    from bus.pipeline.results import read_result  # noqa: PLC0415 - needs pyarrow
+
     # Executors, and Spark itself, may run in another directory.
     journals = Path(journals).absolute()
     folder = OutFolder(folder.path.absolute())
-    records = _estimate(journals)
-    folder.clear()
+    progress("looking for new records")
+    ingest = Ingest.prepare(journals, folder)
+    about = _earlier(folder, ingest, report=report)
+    if about is None:
+        folder.clear(keep=("events", "segments"))
+        result = _made(
+            ingest,
+            journals,
+            report=report,
+            master=master,
+            settings=settings,
+            progress=progress,
+        )
+    else:
+        rows = ingest.before
+        result = _outcome(read_result(folder), rows, (), since=about["started"])
+    if report and not (about and folder.report.exists()):
+        progress("drawing the report")
+        _write(folder, _page(folder))
+    if report:
+        result = attrs.evolve(result, report=folder.report)
+    return result
+
+
+def _earlier(
+    folder: OutFolder, ingest: Ingest, *, report: bool
+) -> dict[str, Any] | None:
+    """Return the file about the earlier run if its results are those of this one."""
+    from bus.pipeline.results import read_result  # noqa: PLC0415 - needs pyarrow
+
+    if ingest.plan.to_read or ingest.commit(()) != ingest.before:
+        return None
+    try:
+        about: dict[str, Any] = json.loads(folder.about.read_text(encoding="utf-8"))
+        made_from, drawn = about["made_from"], about["drawn"]
+        read_result(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return about if made_from == _digest(folder) and drawn >= report else None
+
+
+def _digest(folder: OutFolder) -> str:
+    """Return a checksum of the table `segments`: each update of it has another."""
+    return hashlib.sha256(folder.segments.read_bytes()).hexdigest()
+
+
+def _made(
+    ingest: Ingest,
+    journals: Path,
+    *,
+    report: bool,
+    master: str | None,
+    settings: Mapping[str, str] | None,
+    progress: Callable[[str], None],
+) -> Outcome:
+    """Make all tables and results; the file about the run is last."""
+    from bus.pipeline import bronze  # noqa: PLC0415 - needs pyarrow
+
+    folder = ingest.folder
     progress("starting Spark")
     with (
         _told_in_one_line(folder),
         session(
-            log=folder.log, master=master, records=records, settings=settings
+            log=folder.log, master=master, records=ingest.records, settings=settings
         ) as spark,
     ):
-        folder.about.write_text(json.dumps(_about(spark, journals), indent=2) + "\n")
+        about = _about(spark, journals)
         progress("reading journals")
-        problems = _ingest(spark, journals, folder)
+        read = bronze.read_segments(spark, ingest, progress)
+        rows = ingest.commit(read)
         progress("joining sends and receives")
         tables = _refine(spark, folder)
         progress("checking the rules")
-        result = _judge(spark, folder, tables, problems)
+        result = _judge(spark, folder, tables, bronze.problems(rows))
         if report:
             progress("computing the statistics")
             _summarize(folder, tables)
-    if report:
-        progress("drawing the report")
-        result = attrs.evolve(result, report=_write(folder, _page(folder)))
-    return result
+    about |= {"made_from": _digest(folder), "drawn": report}
+    folder.about.write_text(json.dumps(about, indent=2) + "\n")
+    return _outcome(result, rows, read)
+
+
+def _outcome(
+    result: Result,
+    rows: Sequence[Mapping[str, Any]],
+    read: Sequence[Mapping[str, Any]],
+    since: str | None = None,
+) -> Outcome:
+    return Outcome(
+        **attrs.asdict(result, recurse=False),
+        journals=len({row["journal"] for row in rows}),
+        records=sum(row["records"] for row in rows),
+        journals_read=len({row["journal"] for row in read}),
+        records_read=sum(row["records"] for row in read),
+        since=since,
+    )
 
 
 def draw_report(
@@ -188,41 +305,15 @@ def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
     }
 
 
-def _estimate(journals: Path) -> int:
-    """Return an upper estimate of the number of records: segments are allocated whole.
-
-    Raises:
-        JournalError: there is no journal, or a folder cannot be read.
-    """
-    total, found = 0, False
-    for folder, _, files in os.walk(journals):
-        for name in files:
-            is_segment = name.endswith(".qbj")
-            found = found or is_segment or name == META_FILE
-            if is_segment:
-                with contextlib.suppress(OSError):
-                    total += Path(folder, name).stat().st_size // RECORD_BYTES
-    if not found:
-        open_journals(journals)  # raises with the reason
-    return total
-
-
-def _ingest(spark: SparkSession, journals: Path, folder: OutFolder) -> list[str]:
-    from bus.pipeline import bronze  # noqa: PLC0415 - needs Spark
-
-    bronze.ingest(spark, journals, folder)
-    return bronze.problems(folder.read(spark, "segments"))
-
-
 def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
-    from bus.pipeline import bus_silver, silver  # noqa: PLC0415 - needs Spark
+    from bus.pipeline import bronze, bus_silver, silver  # noqa: PLC0415 - needs Spark
     from bus.pipeline.rules import Tables  # noqa: PLC0415 - needs Spark
 
     def keep(name: str, rows: DataFrame) -> DataFrame:
         folder.write(rows, name)
         return folder.read(spark, name)
 
-    events, segments = (folder.read(spark, name) for name in ("events", "segments"))
+    events, segments = bronze.events(spark, folder), folder.read(spark, "segments")
     tallies = silver.tally(events).persist()
     journals = keep("journals", silver.journals(tallies, segments))
     flows = keep("flows", silver.flows(tallies, journals))

@@ -86,7 +86,11 @@ SEGMENTS: Final = (
     Column("damaged", "int32", "1 if the segment contradicts itself"),
     Column("late", "bool", "true if operations were reported after the close"),
     Column("begun", "bool", "true if the process may have recorded an operation"),
-    Column("problems", "string", "unreadable parts, one per line"),
+    Column("problems", "string", "unreadable parts of the segment, one per line"),
+    Column("unnamed", "string", "unreadable parts of the side file, one per line"),
+    Column("blank", "bool", "true if it is a first segment without any record"),
+    Column("state", "string", "fingerprint of the file and of the code that read it"),
+    Column("file", "string", "file in `events` with the records; null if none"),
 )
 
 
@@ -102,11 +106,15 @@ MESSAGES: Final = (
 )
 
 
-def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """Return the columns as an Arrow schema."""
+def arrow_schema(columns: tuple[Column, ...], *, coded: bool = False) -> pa.Schema:
+    """Return the columns as an Arrow schema.
+
+    coded: True for texts as codes with a dictionary.
+    """
     import pyarrow as pa  # noqa: PLC0415 - loaded where used
 
-    types = {"bool": pa.bool_(), "string": pa.string()}
+    text = pa.dictionary(pa.int32(), pa.string()) if coded else pa.string()
+    types = {"bool": pa.bool_(), "string": text}
     types |= {"binary": pa.binary(), "timestamp": pa.timestamp("us", tz="UTC")}
     types |= {"int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64()}
     return pa.schema([pa.field(one.name, types[one.arrow]) for one in columns])

@@ -2,8 +2,8 @@
 
 The driver lists the shares once, and pickles them to the executors. By then a file may
 have been sealed under another name, deleted, or replaced. A task reads all it can. It
-reports the rest in the facts, never by an exception: one file in a million must not end
-the run.
+reports the rest in a row, never by an exception: one file in a million must not end the
+run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import platform
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +20,13 @@ import attrs
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 from bus.errors import JournalError, PipelineError
+from bus.journal.header import HEADER_BYTES, SegmentHeader
 from bus.journal.meta import META_FILE
 from bus.journal.reader import StoredJournal, open_journals
+from bus.journal.segment import OPEN_SUFFIX
 from bus.journal.stored_segment import problem_of, read_segment
 from bus.pipeline.batches import event_batches, storable
-from bus.pipeline.schemas import SEGMENTS, arrow_schema, signed
+from bus.pipeline.schemas import signed
 from bus.pipeline.session import is_local
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ __all__ = ["Share", "check_reach", "packed", "require", "stored_journal"]
 
 TASK_BYTES: Final = 32 << 20
 JOURNALS_KEPT: Final = 16  # shares of one journal are adjacent in a task
-
+_BLOCK_BYTES: Final = 1 << 20
 
 TASKS_PER_CORE: Final = 4
 _REMEDY: Final = (
@@ -65,14 +68,15 @@ class Share:
         Raises:
             JournalError: there is no journal, or a folder cannot be read.
         """
-        shares = []
         # Absolute: tasks run in other directories than the process that lists.
-        for journal in open_journals(os.path.abspath(directory)):
-            paths = [str(path) for path in journal.segment_paths()]
-            shares += [
-                cls(journal.id, str(journal.path), path) for path in paths or (None,)
-            ]
-        return shares
+        journals = open_journals(os.path.abspath(directory))
+        return [share for journal in journals for share in cls.list_of(journal)]
+
+    @classmethod
+    def list_of(cls, journal: StoredJournal) -> list[Share]:
+        """Return every segment of one journal; one without a file if it has none."""
+        paths: list[str | None] = [str(path) for path in journal.segment_paths()]
+        return [cls(journal.id, str(journal.path), path) for path in paths or [None]]
 
     @property
     def file_bytes(self) -> int:
@@ -83,69 +87,87 @@ class Share:
             return Path(self.path).stat().st_size
         return 0
 
+    @property
+    def is_open(self) -> bool:
+        """True if the file had the name of a segment that is not sealed."""
+        return self.path is not None and self.path.endswith(OPEN_SUFFIX)
+
+    def fingerprint(self) -> str:
+        """Return a text that changes with the records of the file.
+
+        The header of a sealed segment is enough: it has the checksum of the records.
+        Any other file is read whole. Its time of change proves nothing, because a write
+        to mapped memory changes it late.
+        """
+        if self.path is None:
+            return ""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(HEADER_BYTES)
+                file_bytes = os.fstat(file.fileno()).st_size
+                checksum = zlib.crc32(data)
+                if not _is_sealed(data):
+                    while data := file.read(_BLOCK_BYTES):
+                        checksum = zlib.crc32(data, checksum)
+        except OSError as error:
+            return str(error.strerror)
+        return f"{file_bytes} bytes, {checksum:08x}"
+
     def events(self) -> Iterator[pa.RecordBatch]:
         """Yield its valid records, as rows of `EVENTS`; none if it cannot be read."""
-        if self.path is None:
-            return
-        try:
-            segment = read_segment(Path(self.path), self.journal)
-            # After the segment: names are written before the records that use them.
-            journal = stored_journal(self.folder)
-        except (JournalError, OSError):
-            return  # `facts` reports it
-        yield from event_batches(journal, segment)
+        yield from self.read(coded=False)[1]
 
-    def facts(self) -> pa.RecordBatch:
-        """Return its content, or its read error, as one row of `SEGMENTS`."""
+    def read(self, *, coded: bool) -> tuple[dict[str, Any], Iterator[pa.RecordBatch]]:
+        """Read the file once.
+
+        The first value has the columns of `SEGMENTS` that come from the file, with the
+        read error if it cannot be read. The second one yields its valid records, as
+        rows of `EVENTS`.
+
+        coded: as for `bus.pipeline.batches.event_batches`.
+        """
         row: dict[str, Any] = {
             "journal": signed(self.journal),
-            "process": Path(self.folder).name,
-            "path": self.path,
+            "path": self.path and storable(self.path),
             "records": 0,
             "lost": 0,
             "damaged": 0,
-            "late": False,
-            "begun": True,
+            "blank": False,
         }
-        contents: list[str] = []
-        problems: list[str] = []
-        found: dict[str, Any] = {}
-        if self.path is not None:
-            found = self._contents(Path(self.path), contents)
-        try:
-            # After the segment: the process may have closed it and continued.
-            journal = stored_journal(self.folder)
-        except JournalError as error:
-            # Not damage: when the folder was listed, a file named its journal.
-            problems.append(str(error))
-        else:
-            row |= found
-            problems += [*journal.problems, *contents]
-            row |= {"machine": journal.machine, "program": journal.meta.program}
-            row["pid"] = journal.meta.pid
-            row["late"] = journal.meta.late
-            row["begun"] |= not journal.meta.silent
-        row["problems"] = "\n".join(problems) or None
-        texts = {name: storable(it) for name, it in row.items() if isinstance(it, str)}
-        return pa.RecordBatch.from_pylist([row | texts], schema=arrow_schema(SEGMENTS))
-
-    def _contents(self, path: Path, problems: list[str]) -> dict[str, Any]:
-        """Return the columns that come from the file itself; add to ``problems``."""
+        if self.path is None:
+            return row, iter(())
+        path = Path(self.path)
         try:
             segment = read_segment(path, self.journal)
         except (JournalError, OSError) as error:
-            problems.append(problem_of(error, path))
-            return {"damaged": int(isinstance(error, JournalError))}
-        problems += segment.problems
-        return {
+            row["damaged"] = int(isinstance(error, JournalError))
+            row["problems"] = storable(problem_of(error, path))
+            return row, iter(())
+        try:
+            # After the segment: names are written before the records that use them.
+            journal = stored_journal(self.folder)
+        except JournalError as error:
+            # Not damage: when the folder was listed, a file named its journal.
+            row["problems"] = storable(str(error))
+            return row, iter(())
+        row |= {
             "boot": segment.header.boot_id.hex(),
             "segment": segment.header.segment,
             "sealed": segment.header.seal is not None,
             "records": segment.count,
             "lost": segment.lost,
             "damaged": int(bool(segment.flaws)),
-            "begun": not segment.blank,
+            "blank": segment.blank,
+            "problems": storable("\n".join(segment.problems)) or None,
         }
+        return row, event_batches(journal, segment, coded=coded)
+
+
+def _is_sealed(header: bytes) -> bool:
+    try:
+        return SegmentHeader.unpack(header).seal is not None
+    except ValueError:
+        return False
 
 
 def stored_journal(folder: str) -> StoredJournal:

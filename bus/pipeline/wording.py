@@ -11,7 +11,7 @@ from typing import Final
 
 from bus.journal.wording import printable
 
-__all__ = ["count", "duration", "moment", "short", "size"]
+__all__ = ["count", "duration", "moment", "remaining", "short", "size"]
 
 NAME_CHARACTERS_MAX: Final = 28
 
@@ -40,6 +40,17 @@ def moment(wall_us: int) -> str:
     seconds, rest_us = divmod(wall_us, 10**6)
     at = dt.datetime.fromtimestamp(seconds, dt.UTC)
     return f"{at:%Y-%m-%d %H:%M:%S}.{rest_us // 1000:03d} UTC"
+
+
+def remaining(done: int, total: int, seconds: float) -> str:
+    """Return the progress of a task that has done a part of its work in some seconds.
+
+    total: an upper estimate.
+    """
+    share = f"{done:,} of at most {total:,} records"
+    if not done:
+        return share
+    return f"{share}, {max(0.0, seconds * (total / done - 1)):.0f} s left"
 
 
 def short(name: str, most: int = NAME_CHARACTERS_MAX) -> str:

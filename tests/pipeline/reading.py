@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.pipeline.schemas import EVENTS, SEGMENTS, arrow_schema
-from bus.pipeline.share import Share
+from bus.pipeline.bronze import Ingest, segments
+from bus.pipeline.event_file import write_events
+from bus.pipeline.folder import OutFolder
+from bus.pipeline.schemas import EVENTS, arrow_schema
 from bus.pipeline.source import JournalSource
 from tests.journal.histories import History, clean
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql.datasource import DataSourceReader
 
-__all__ = ["facts", "long_history", "read", "reader"]
+__all__ = ["facts", "long_history", "read", "reader", "update"]
 
 
 def long_history(journals: int = 1) -> History:
@@ -43,11 +45,18 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def facts(folder: Path) -> list[dict[str, Any]]:
-    """Return the facts of every share."""
-    found = []
-    for share in Share.list_all(folder):
-        batch = share.facts()
-        assert batch.schema.equals(arrow_schema(SEGMENTS))
-        found += batch.to_pylist()
-    return found
+def update(journals: Path, out: OutFolder) -> list[dict[str, Any]]:
+    """Bring both tables up to date; return the rows of the segments read."""
+    ingest = Ingest.prepare(journals, out)
+    out.events.mkdir(parents=True, exist_ok=True)
+    read = [row for task in ingest.tasks for row in write_events(task, str(out.events))]
+    ingest.commit(read)
+    return read
+
+
+def facts(journals: Path) -> list[dict[str, Any]]:
+    """Return the table `segments` of some journals."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = OutFolder(Path(folder))
+        update(journals, out)
+        return segments(out)

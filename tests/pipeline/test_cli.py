@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -47,11 +48,20 @@ def test_a_violation_is_named_with_exit_code_1(
     table = lines[: len(RULES)]
     assert [line.split()[0] for line in table] == list(RULES)
     assert [line.split()[0] for line in table if " FAIL " in line] == ["Q3"]
-    reported, look = lines[len(RULES) :]
+    reported, look, read = lines[len(RULES) :]
     assert reported.startswith(f"Q3 FAIL: message {key[2]} of ")
     assert "received 2 times" in reported
     assert look.startswith(f"inspect: bus journal cat {tmp_path / 'journals'} --flow ")
+    assert read.startswith("read 1 journal, ")
     assert not OutFolder(out).report.exists()
+
+    again = invoke("check", "--journals", tmp_path / "journals", "--out", out, "--json")
+
+    assert again.exit_code == 1
+    found = json.loads(again.stdout)
+    assert (found["verdict"], found["violations"]) == ("FAIL", 1)
+    assert found["records_read"] == 0 < found["records"]
+    assert found["since"]
 
 
 @pytest.mark.spark
@@ -91,6 +101,15 @@ def test_a_missing_option_is_a_mistake_in_usage(verb: str) -> None:
 
     assert result.exit_code == 2
     assert "--journals" in result.stderr
+
+
+def test_processors_of_this_machine_are_no_choice_on_a_cluster() -> None:
+    paths = "--journals", "x", "--out", "y"
+
+    result = invoke("all", *paths, "--jobs", "2", "--master", "spark://far:7077")
+
+    assert result.exit_code == 2
+    assert "--jobs is for this machine" in result.stderr
 
 
 @pytest.mark.parametrize("given", ["spark.ui.enabled", "ui.enabled=true", "=", ""])

@@ -57,18 +57,63 @@ def test_a_run_leaves_tables_verdicts_violations_and_report(
 
 
 @pytest.mark.spark
-@pytest.mark.deep
-def test_a_second_run_replaces_the_first_and_finds_the_same(
-    spark: SparkSession, finished: OutFolder, journals: Path, tmp_path: Path
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_run_without_new_records_repeats_the_verdicts_without_spark(
+    finished: OutFolder,
+    journals: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    drawn: bool,
 ) -> None:
     out = OutFolder(tmp_path / "out")
     shutil.copytree(finished.path, out.path)
+    if not drawn:  # its run was killed at the end
+        out.report.unlink()
+    monkeypatch.setattr(run, "session", None)
 
-    run_pipeline(journals, out.path, report=False)
+    outcome = run_pipeline(journals, out.path)
 
-    assert not out.report.exists()
-    for table in ("events", "segments", "journals", "messages", "sessions", "flows"):
-        assert rows(out, table) == rows(finished, table), table
+    started = json.loads(out.about.read_text())["started"]
+    assert outcome.news.startswith(f"nothing new since {started}: 1 journal, ")
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.report == out.report
+    assert out.report.read_bytes() == finished.report.read_bytes()
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_a_run_after_any_interrupted_run_reads_only_new_journals(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It has the results of a run in a new folder, wherever the other ones stopped."""
+    history = clean(6, channels=4, steps=300, journals=2)
+    plant(history, "duplicate", Random(6))
+    journals, out = tmp_path / "journals", tmp_path / "out"
+    _, second = store(history, journals, slots=64)
+    second.rename(tmp_path / "later")
+    assert run_pipeline(journals, out, report=False).journals_read == 1
+    (tmp_path / "later").rename(second)
+    seen: list[str] = []
+
+    def strike(stage: str) -> None:
+        if stage not in seen and ":" not in stage:
+            seen.append(stage)
+            raise KeyboardInterrupt
+
+    while "checking the rules" not in seen:
+        with pytest.raises(KeyboardInterrupt):
+            run_pipeline(journals, out, report=False, progress=strike)
+    outcome = run_pipeline(journals, out, report=False)
+
+    whole = run_pipeline(journals, tmp_path / "fresh", report=False)
+    assert (whole.journals_read, outcome.journals_read) == (2, 0)
+    assert outcome.verdicts == whole.verdicts
+    assert outcome.first == whole.first
+    for table in ("events", "journals", "messages", "flows", "violations"):
+        found, expected = (
+            rows(OutFolder(tmp_path / name), table) for name in ("out", "fresh")
+        )
+        assert found == expected, table
 
 
 @pytest.mark.spark
@@ -115,11 +160,11 @@ def test_unreadable_files_are_reported_and_the_rest_is_judged(
     assert result.verdict is Verdict.FAIL
     # A file may have several flaws, a line each; no other file has any.
     reported = [
-        [path for path in (rubbish, cut) if str(path) in line]
+        [path for path in (rubbish, cut, gone) if str(path) in line]
         for line in result.problems
     ]
     assert all(len(paths) == 1 for paths in reported)
-    assert {paths[0] for paths in reported} == {rubbish, cut}
+    assert {paths[0] for paths in reported} == {rubbish, cut, gone}
     found = {one.rule: one for one in first_violations(OutFolder(tmp_path / "out"), 9)}
     assert key is not None
     assert found["Q3"].key == key
