@@ -224,9 +224,7 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
 def final_end(path: Path, known: int) -> tuple[SegmentHeader, int]:
     """Return the head of a file, and the number after its last final record.
 
-    A final slot never changes again, so that each read of it gives the same. In a
-    sealed segment all slots are final. In an open one those are that hold their
-    record, up to the first one that does not: its writer may be about to fill it.
+    It is `StoredSegment.published`, of a file that is read only from there on.
 
     known: a number up to which all slots are known to be final, in any segment.
 
@@ -238,7 +236,8 @@ def final_end(path: Path, known: int) -> tuple[SegmentHeader, int]:
         header = _header(file, path)
         if header.seal is not None:
             return header, header.first_n + header.seal.used
-        end, limit = max(known, header.first_n), header.first_n + header.slots
+        end = max(known, header.first_n + header.published)
+        limit = header.first_n + header.slots
         while end < limit:
             body = _slots(file, header, end, min(end + _SCAN_SLOTS, limit))
             count = len(body) // RECORD_BYTES

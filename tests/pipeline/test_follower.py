@@ -11,7 +11,7 @@ import pytest
 
 from bus.errors import JournalError
 from bus.journal.format import RECORD_BYTES
-from bus.journal.header import HEADER_BYTES
+from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
 from bus.pipeline.follower import EARLIEST, LATEST, Follower, starting_position
@@ -102,25 +102,22 @@ def test_a_busy_journal_leaves_room_for_the_others(tmp_path: Path) -> None:
     assert sorted(end.values()) == [21, 79]
 
 
-def test_an_empty_slot_of_a_live_journal_is_awaited(tmp_path: Path) -> None:
-    """A thread was suspended between drawing and writing its slot."""
-    follower = Follower(str(tmp_path))
-    with Journal(tmp_path) as journal:
+@pytest.mark.parametrize(("published", "end"), [(3, 4), (4, 4), (5, 10), (10, 10)])
+def test_an_empty_slot_is_awaited_until_its_writer_publishes_it(
+    tmp_path: Path, published: int, end: int
+) -> None:
+    with Journal(tmp_path / "live") as journal:
         tell_some(journal, 9)
-        path = next(tmp_path.rglob("seg-00000*"))
-        with path.open("r+b") as file:
-            file.seek(HEADER_BYTES + 4 * RECORD_BYTES)
-            slot = file.read(RECORD_BYTES)
-            file.seek(-RECORD_BYTES, 1)
-            file.write(bytes(RECORD_BYTES))
-            file.flush()
-            before = follower.ends()
-            file.seek(-RECORD_BYTES, 1)
-            file.write(slot)
-        after = follower.ends()
+        # A copy, which the writer does not change during the test.
+        shutil.copytree(tmp_path / "live", tmp_path / "copy")
+    path = next((tmp_path / "copy").rglob("seg-00000*"))
+    with path.open("r+b") as file:
+        file.seek(PUBLISHED_OFFSET)
+        file.write(LOST.pack(published))
+        file.seek(HEADER_BYTES + 4 * RECORD_BYTES)
+        file.write(bytes(RECORD_BYTES))
 
-    assert [*before.values()] == [4]
-    assert [*after.values()] == [10]
+    assert [*Follower(str(tmp_path / "copy")).ends().values()] == [end]
 
 
 @pytest.mark.parametrize("harm", ["segment", "folder", "torn"])

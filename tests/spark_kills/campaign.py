@@ -36,7 +36,7 @@ KINDS: Final = ("sensor", "query", "gateway")
 # Another query takes many seconds to start.
 WEIGHTS: Final = (4, 1, 4)
 LIFE_S: Final = 1.0
-SETTLE_S: Final = 300.0
+SETTLE_S: Final = 1800.0
 
 
 class Campaign:

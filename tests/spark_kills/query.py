@@ -18,7 +18,7 @@ def main(folder: Path, *, once: bool) -> None:
     )
     register(spark)
     stream = spark.readStream.format("queuebroker").options(
-        view="messages", subscribe="sensor", maxOffsetsPerTrigger=500
+        view="messages", subscribe="sensor", maxOffsetsPerTrigger=2000
     )
     rows = stream.load(str(folder / "journals")).selectExpr(
         "CAST(value AS STRING) AS value", "'result' AS topic"

@@ -24,7 +24,7 @@ def main(folder: str) -> None:
             if ended:
                 break
             sensor.notify(f"{journal.folder.name}/{number}")
-            time.sleep(0.003)  # the rate of the sensor
+            time.sleep(0.02)  # the rate of the sensor
 
 
 if __name__ == "__main__":
