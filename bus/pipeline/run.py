@@ -194,7 +194,7 @@ def _ingest(spark: SparkSession, journals: Path, folder: OutFolder) -> list[str]
 
 
 def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
-    from bus.pipeline import bus_silver, silver  # noqa: PLC0415 - needs Spark
+    from bus.pipeline import bus_silver, clocks, silver  # noqa: PLC0415 - needs Spark
     from bus.pipeline.rules import Tables  # noqa: PLC0415 - needs Spark
 
     def keep(name: str, rows: DataFrame) -> DataFrame:
@@ -208,7 +208,12 @@ def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
     sessions = keep("sessions", silver.sessions(tallies, events, journals))
     transfers = lines = None
     if bus_silver.any_of_bus(tallies):
-        transfers = keep("transfers", bus_silver.transfers(events, tallies, journals))
+        rows = bus_silver.transfers(events, tallies, journals)
+        if clocks.several_boots(journals):
+            between = clocks.between_boots(events, journals)
+            offsets = keep("clocks", clocks.clocks(between))
+            rows = clocks.aligned(rows, offsets, journals)
+        transfers = keep("transfers", rows)
         lines = keep("lines", bus_silver.lines(transfers))
     tallies.unpersist()
     messages = keep("messages", silver.messages(events, journals))
