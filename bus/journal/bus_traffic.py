@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.journal.clocks import Clocks
 from bus.journal.format import ACCEPTS, Flag, RecordKind
 from bus.journal.lifetimes import Lifetimes
 from bus.journal.violation import Finding, Place
@@ -221,6 +222,7 @@ class BusTraffic:
         yield from self._unsubscribed()
         ended = all(facts[journal].ended for journal in self._journals)
         dead = {journal for journal, each in facts.items() if each.died}
+        clocks = self._clocks(facts)
         for key, line, message in self._suspects():
             origin, _, _, destination = key
             if len(message.delivered) > 1:
@@ -234,6 +236,10 @@ class BusTraffic:
             }
             died = not dead.isdisjoint(message.journals | homes)
             case = _wrong_way(message)
+            if case is None and any(
+                clocks.is_early(*places) for places in _crossings(message)
+            ):
+                case = "early"
             if case is None and not died:
                 case = _one_ended(key, message, line, ended=ended)
             if case is not None:
@@ -246,6 +252,16 @@ class BusTraffic:
             if case is not None:
                 other = {"other_seq": line.delivered}
                 yield _finding("B3", case, key, message.accepted, None, other)
+
+    def _clocks(self, facts: Mapping[int, JournalFacts]) -> Clocks:
+        """Return the clocks of the journals, aligned by the messages on links."""
+        clocks = Clocks({each: facts[each].boot for each in self._journals})
+        if clocks.several:
+            for _, _, message in self._suspects():
+                for places in _crossings(message):
+                    clocks.add(*places)
+            clocks.align()
+        return clocks
 
     def _of_message(self, journal: int, record: Record) -> None:
         kind, mid, destination = record.kind, record.mid, record.flow
@@ -435,6 +451,15 @@ def _wrong_way(message: Message) -> str | None:
     if any(_turns_back(came, went) for came in message.into for went in message.out):
         return "back"
     return None
+
+
+def _crossings(message: Message) -> Iterator[tuple[Place, Place]]:
+    """Yield the write and the read of each hop that has one of each."""
+    out, into = (Counter(each.hop for each in of) for of in (message.out, message.into))
+    for went in message.out:
+        for came in message.into:
+            if went.hop == came.hop and out[went.hop] == into[came.hop] == 1:
+                yield went.place, came.place
 
 
 def _one_ended(key: _Key, message: Message, line: Line, *, ended: bool) -> str | None:

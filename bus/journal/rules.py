@@ -43,6 +43,15 @@ Terms, by the names of the record's fields, with *port* for `mid`:
   *name*. A message was *struck* if a journal died that holds a bus record of it, or is
   the home of its `origin` or its `flow`.
 
+* A *crossing* is a RELAY_OUT o and a RELAY_IN i of one message and hop that has one of
+  each. In one known boot it is *early* if i.mono < o.mono. From one known boot to
+  another one its *difference* is i.mono - o.mono; its *window* is the `mono` of its
+  record in the lesser boot, less the remainder by `bus.journal.clocks.WINDOW_NS`. Of
+  the crossings of two boots in one window, let F and B be the least differences each
+  way. If `bus.journal.clocks.contradict` holds for F and B, a crossing that contradicts
+  the least of the other way is early, if the crossings of its way that do so are no
+  more than those of the other way.
+
 From would-be violation to verdict. A would-be violation of a rule on PRESENCE is FAIL:
 the records that prove it exist. One of a rule on ABSENCE is FAIL if all journals of its
 channel are conclusive, else UNKNOWN: the missing record may be lost, or not written
@@ -369,8 +378,9 @@ _ALL: Final = (
             " would-be violation 'again' if two of its RELAY_OUTs have one hop or are"
             " in one journal, or two of its RELAY_INs; else 'back' if a RELAY_IN comes"
             " before a RELAY_OUT in one journal and the hop of the latter is not"
-            " greater; else none if it was struck; else 'foreign' if a RELAY_IN has a"
-            " hop that no RELAY_OUT has; else none if every hop of a RELAY_OUT is that"
+            " greater; else 'early' if one of its crossings is; else none if it was"
+            " struck; else 'foreign' if a RELAY_IN has a hop that no RELAY_OUT has;"
+            " else none if every hop of a RELAY_OUT is that"
             " of a RELAY_IN, or the message is explained; else 'overtaken' if it is no"
             " answer and a RELAY_IN of its line has a greater mid; else 'unexplained'"
             " if any journal of the bus has not ended; else none: it was on the link"
@@ -379,11 +389,12 @@ _ALL: Final = (
         cases={
             "again": "put on a link twice from one place, or twice with one hop",
             "back": "read from a link, and put on one with a hop that is not greater",
+            "early": "read from a link before it was put on it",
             "foreign": "read from a link, but never put on one",
             "overtaken": "put on a link, never read, though message {other_seq} was",
             "unexplained": "put on a link, not read, and a journal has no end",
         },
-        proven=("again", "back"),
+        proven=("again", "back", "early"),
     ),
     Rule(
         id="B3",

@@ -12,6 +12,7 @@ import attrs
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
+from bus.journal.clocks import contradict
 from bus.journal.format import RecordKind
 from bus.journal.rules import SORTS, Verdict
 from bus.model.address import SYSTEM
@@ -23,6 +24,7 @@ from bus.pipeline.bus_silver import (
     is_notification,
     steps,
 )
+from bus.pipeline.clocks import WINDOW, between_boots, clocks, several_boots
 from bus.pipeline.silver import is_kind
 
 if TYPE_CHECKING:
@@ -64,9 +66,16 @@ def b1(suspects: DataFrame) -> Candidates:
     return Candidates(suspects.where(count > 1), cases, place, F.lit(_FAIL))
 
 
-def b2(suspects: DataFrame) -> Candidates:
+def b2(suspects: DataFrame, events: DataFrame, journals: DataFrame) -> Candidates:
     """Return those of B2: on a link twice, backwards, or at one end of it only."""
     rows = suspects.where("outs > 0 OR intos > 0")
+    early = F.size(F.filter(_crossings(), _is_early)) > 0
+    if several_boots(journals):
+        by_clocks = _early_by_clocks(between_boots(events, journals))
+        rows = rows.join(
+            by_clocks.withColumn("by_clocks", F.lit(True)), list(MESSAGE), "left"
+        )
+        early |= _true(F.col("by_clocks"))
     again = _repeats("out") | _repeats("into")
     back = F.exists("into", lambda came: F.exists("out", _turns_back(came)))
     lonely = ~F.col("struck")
@@ -77,6 +86,7 @@ def b2(suspects: DataFrame) -> Candidates:
     cases: dict[str, tuple[Column, dict[str, Column]]] = {
         "again": (again, {}),
         "back": (back, {}),
+        "early": (early, {}),
         "foreign": (lonely & foreign, {}),
         "overtaken": (
             lonely & unread & ~is_answer() & (later > F.col("mid")),
@@ -84,7 +94,7 @@ def b2(suspects: DataFrame) -> Candidates:
         ),
         "unexplained": (lonely & unread & ~F.col("ended"), {}),
     }
-    verdict = F.when(again | back, _FAIL).otherwise(_settled())
+    verdict = F.when(again | back | early, _FAIL).otherwise(_settled())
     # By journal and n: a crossing begins with these.
     crossed = F.array_min(F.concat("out", "into"))
     return Candidates(rows, cases, _at(crossed), verdict)
@@ -279,6 +289,51 @@ def _repeats(crossings: str) -> Column:
     journals = F.transform(crossings, lambda one: one["journal"])
     distinct = [F.size(F.array_distinct(each)) for each in (_hops(crossings), journals)]
     return F.least(*distinct) < F.size(crossings)
+
+
+def _crossings() -> Column:
+    """Return the write and the read of each hop that has one of each."""
+
+    def alone(crossings: str, one: Column) -> Column:
+        same = F.filter(crossings, lambda other: other["hop"] == one["hop"])
+        return F.size(same) == 1
+
+    def reads(went: Column) -> Column:
+        came = F.filter(
+            "into",
+            lambda one: (
+                (one["hop"] == went["hop"]) & alone("out", went) & alone("into", one)
+            ),
+        )
+        return F.transform(came, lambda one: F.struct(went.alias("o"), one.alias("i")))
+
+    return F.flatten(F.transform("out", reads))
+
+
+def _is_early(crossing: Column) -> Column:
+    """Return True if a crossing within one boot was read before it was written."""
+    boot = crossing["o"]["boot"]
+    one_clock = (boot != "") & (boot == crossing["i"]["boot"])
+    return _true(one_clock & (crossing["i"]["mono"] < crossing["o"]["mono"]))
+
+
+def _early_by_clocks(between: DataFrame) -> DataFrame:
+    """Return the messages with an early crossing between two boots."""
+    is_back, difference = F.col("is_back"), F.col("difference")
+    refuted = clocks(between).where(contradict(F.col("forward"), F.col("back")))
+    of_other_way = F.when(is_back, F.col("forward")).otherwise(F.col("back"))
+    wrong = between.join(F.broadcast(refuted), list(WINDOW)).where(
+        contradict(difference, of_other_way)
+    )
+    counts = wrong.groupBy(*WINDOW).agg(
+        F.count(F.when(~is_back, 1)).alias("forwards"),
+        F.count(F.when(is_back, 1)).alias("backs"),
+    )
+    fewer = F.when(is_back, F.col("backs") <= F.col("forwards")).otherwise(
+        F.col("forwards") <= F.col("backs")
+    )
+    named = wrong.join(F.broadcast(counts), list(WINDOW)).where(fewer)
+    return named.select(*MESSAGE).distinct()
 
 
 def _turns_back(came: Column) -> Callable[[Column], Column]:

@@ -93,7 +93,8 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     `handed_on`: a notification that reached a process; the deliveries to its
     subscribers have rows of their own, so this one is no delivery.
 
-    `latency_ns` is from the first accept to the first delivery. `to_link_ns` and
+    `latency_ns` is from the first accept to the first delivery, null if the two have
+    different clocks: `bus.pipeline.clocks.aligned` completes it. `to_link_ns` and
     `from_link_ns` are its parts before the first and after the last link, and
     `hop_1_ns` and so on the time on each link; null where clocks cannot be compared.
     A notification to another process was accepted where its sender is: the row of the
@@ -188,8 +189,9 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
             *("sender", "receiver", "sender_machine", "receiver_machine"),
             *("accepts", "deliveries", "outs", "intos"),
             *("explains", "size", "wall_us", "suspect", *facts_of_rules, "ended"),
-            *("to_process", "handed_on"),
-            *_latencies(),
+            *("to_process", "handed_on", "accepted_journal", "delivered_journal"),
+            *("accepted_mono", "delivered_mono", *_latencies()),
+            F.lit(None).cast("bigint").alias("bound_ns"),
         )
     )
 
@@ -221,18 +223,19 @@ def lines(transfers: DataFrame) -> DataFrame:
     )
 
 
-def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
+def suspects(events: DataFrame, transfers: DataFrame, journals: DataFrame) -> DataFrame:
     """Return the suspects among the transfers, with their records and their lines.
 
     `accepted`: the place of the first accept; `delivered`: all deliveries; `out`,
-    `into`: all writes to links and reads from them.
+    `into`: all writes to links and reads from them, with the boot of each journal.
     """
     chosen = transfers.where("suspect")
     place = F.struct("journal", "n", "mono")
-    crossing = F.struct("journal", "n", "hop", "mono")
+    crossing = F.struct("journal", "n", "hop", "mono", "boot")
     lists = (
         steps(events)
         .join(chosen.select(*MESSAGE), list(MESSAGE), "left_semi")
+        .join(F.broadcast(journals.select("journal", "boot")), "journal")
         .groupBy(*MESSAGE)
         .agg(
             F.min(F.when(is_kind(*ACCEPTS), place)).alias("accepted"),
@@ -255,13 +258,14 @@ def _suspect() -> Column:
     """Return True if B1, B2 or B3 may be broken; all other transfers keep all three.
 
     For B2, a message is regular if it was on no link, or on one: written to it in one
-    place, read from it in another, under one hop.
+    place, read from it later in another, under one hop and by one clock.
     """
     repeated = F.col("deliveries") > 1
     lost = F.expr("accepts > 0 AND deliveries = 0 AND explains = 0") & ~F.col("struck")
     on_no_link = F.expr("outs = 0 AND intos = 0")
     on_one_link = F.expr(
         "outs = 1 AND intos = 1 AND out_hop = into_hop AND out_journal <> into_journal"
+        " AND first_clock = last_clock AND out_mono <= into_mono"
     )
     return repeated | lost | ~(on_no_link | on_one_link)
 
@@ -302,7 +306,10 @@ def _timed_from_their_sender(rows: DataFrame) -> DataFrame:
     def of_way(name: str) -> Column:
         return F.min(F.when(handed_on, F.col(name))).over(way)
 
-    times = ("accepted_mono", "into_mono", "first_clock", "last_clock")
+    times = (
+        *("accepted_mono", "accepted_journal", "into_mono"),
+        *("first_clock", "last_clock"),
+    )
     timed = {name: of_way(name) for name in times}
     timed["wall_us"] = F.coalesce(of_way("wall_us"), "wall_us")
     return rows.withColumns(

@@ -445,7 +445,10 @@ def _flows(tables: Tables) -> DataFrame:
 
 def all_messages(tables: Tables) -> DataFrame:
     """Return messages of queues and transfers of a bus, alike."""
-    columns = ("sends", "receives", "drops", "largest", "latency_ns", "wall_us")
+    columns = (
+        *("sends", "receives", "drops", "largest"),
+        *("latency_ns", "bound_ns", "wall_us"),
+    )
     machines = ("sender_machine", "receiver_machine")
     ends = tables.flows.select(
         "flow",
@@ -453,7 +456,9 @@ def all_messages(tables: Tables) -> DataFrame:
         *(known(name).alias(name) for name in ("sender", "receiver")),
         *machines,
     )
-    joined = tables.messages.join(F.broadcast(ends), "flow")
+    joined = tables.messages.join(F.broadcast(ends), "flow").withColumn(
+        "bound_ns", F.lit(None).cast("bigint")
+    )
     of_queues = joined.select("via", "sender", "receiver", *machines, *columns)
     if tables.transfers is None:
         return of_queues
@@ -466,7 +471,7 @@ def all_messages(tables: Tables) -> DataFrame:
         F.col("deliveries").alias("receives"),
         is_gone.alias("drops"),
         F.col("size").alias("largest"),
-        *("latency_ns", "wall_us"),
+        *("latency_ns", "bound_ns", "wall_us"),
     )
     return of_queues.unionByName(of_bus)
 
@@ -536,7 +541,8 @@ def machines(tables: Tables) -> DataFrame:
     A message belongs to the machines of its two tasks or brokers, which the journals of
     their processes name.
 
-    `source` and `target` are machines, "?" for one that no journal names.
+    `source` and `target` are machines, "?" for one that no journal names. `bound_ns`:
+    the greatest error of a latency between two clocks, null if they had one.
     """
     sent, latency = F.col("sends") > 0, F.col("latency_ns")
     quantiles = F.percentile_approx(latency, list(_MACHINE_QUANTILES.values()), 1000)
@@ -552,6 +558,7 @@ def machines(tables: Tables) -> DataFrame:
             F.count(F.when(F.col("receives") > 0, 1)).alias("received"),
             F.count(F.when(F.col("drops") > 0, 1)).alias("dropped"),
             F.coalesce(F.sum(F.when(sent, F.col("largest"))), F.lit(0)).alias("bytes"),
+            F.max("bound_ns").alias("bound_ns"),
             quantiles.alias("quantiles"),
         )
         .withColumns(

@@ -300,8 +300,12 @@ def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
         candidates["B4"] = b4(tables.events, tables.transfers)
     # Usually there are none, and then Spark need not plan the rules.
     if not tables.transfers.where("suspect").isEmpty():
-        chosen = suspects(tables.events, tables.transfers)
-        candidates |= {"B1": b1(chosen), "B2": b2(chosen), "B3": b3(chosen)}
+        chosen = suspects(tables.events, tables.transfers, tables.journals)
+        candidates |= {
+            "B1": b1(chosen),
+            "B2": b2(chosen, tables.events, tables.journals),
+            "B3": b3(chosen),
+        }
     return candidates
 
 

@@ -306,7 +306,12 @@ def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
 
 
 def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
-    from bus.pipeline import bronze, bus_silver, silver  # noqa: PLC0415 - needs Spark
+    from bus.pipeline import (  # noqa: PLC0415 - needs Spark
+        bronze,
+        bus_silver,
+        clocks,
+        silver,
+    )
     from bus.pipeline.rules import Tables  # noqa: PLC0415 - needs Spark
 
     def keep(name: str, rows: DataFrame) -> DataFrame:
@@ -320,7 +325,12 @@ def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
     sessions = keep("sessions", silver.sessions(tallies, events, journals))
     transfers = lines = None
     if bus_silver.any_of_bus(tallies):
-        transfers = keep("transfers", bus_silver.transfers(events, tallies, journals))
+        rows = bus_silver.transfers(events, tallies, journals)
+        if clocks.several_boots(journals):
+            between = clocks.between_boots(events, journals)
+            offsets = keep("clocks", clocks.clocks(between))
+            rows = clocks.aligned(rows, offsets, journals)
+        transfers = keep("transfers", rows)
         lines = keep("lines", bus_silver.lines(transfers))
     tallies.unpersist()
     messages = keep("messages", silver.messages(events, journals))

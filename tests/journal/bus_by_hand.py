@@ -31,6 +31,7 @@ __all__ = [
     "gone",
     "inside",
     "received",
+    "returned",
     "sent",
     "taken",
 ]
@@ -143,6 +144,18 @@ def answered(mid: int) -> list[Entry]:
     ]
 
 
+def returned(*mids: int) -> list[Entry]:
+    """B sends commands back to A."""
+    return [
+        step(kind, B, mid, A, journal=journal, hop=1)
+        for mid in mids
+        for kind, journal in (
+            *[(RecordKind.COMMAND, 1), (RecordKind.RELAY_OUT, 1)],
+            *[(RecordKind.RELAY_IN, 0), (RecordKind.DELIVER, 0)],
+        )
+    ]
+
+
 def received() -> list[Entry]:
     """A notifies; B and C in the other process receive it."""
     there = process(1)
@@ -247,6 +260,12 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
             step(RecordKind.RELAY_OUT, A, 1, B, journal=1, hop=1),
             step(RecordKind.DELIVER, A, 1, B, journal=1, hop=2),
         ),
+        (A, "command", 1, B),
+    ),
+    "read from a link before it was put on it": (
+        "B2",
+        "early",
+        bus(sent(1)[0], arrives(1)[0], sent(1)[1], *arrives(1)[1:]),
         (A, "command", 1, B),
     ),
     "read from a link on which nobody put it": (

@@ -83,6 +83,17 @@ def _from_nowhere(history: History, rng: Random) -> _Told | None:
     return "B2", entry, False
 
 
+def _early(history: History, rng: Random) -> _Told | None:
+    entry = _choose(history, rng, RecordKind.RELAY_IN)
+    if entry is None:
+        return None
+    for out in history.of_kind(RecordKind.RELAY_OUT):
+        if (_message(out), out.hop) == (_message(entry), entry.hop):
+            history.entries.remove(out)
+            history.after(entry, out)
+    return "B2", entry, False
+
+
 def _never_read(history: History, rng: Random) -> _Told | None:
     entry = _followed(history, rng, RecordKind.RELAY_IN)
     explained = (RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT)
@@ -180,6 +191,7 @@ BUS_FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
     "twice": _twice,
     "again": _again,
     "from nowhere": _from_nowhere,
+    "early": _early,
     "never read": _never_read,
     "lost": _lost,
     "reorder": _reorder,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.journal.clocks import DRIFT_NS, WINDOW_NS
 from bus.journal.format import Flag, RecordKind
 from bus.journal.rules import RULES, SORTS, Basis, Verdict
 from bus.model.specification import Specification
@@ -72,7 +73,16 @@ def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
     left = {s.record.flow for s in seen if s.record.kind == RecordKind.DEREGISTER}
     of_bus = [facts[s.journal] for s in seen if 64 <= s.record.kind <= 88]
     ended = all(each.ended for each in of_bus)
-    for line, mid in {(s.line, s.record.mid) for s in steps}:
+    messages = {(s.line, s.record.mid) for s in steps}
+    crossings = [
+        crossing
+        for message in messages
+        for crossing in _crossings(
+            [s for s in steps if (s.line, s.record.mid) == message]
+        )
+    ]
+    early = [each for each in crossings if _early(each, crossings, facts)]
+    for line, mid in messages:
         mine = [s for s in steps if (s.line, s.record.mid) == (line, mid)]
         theirs = [s for s in steps if s.line == line]
         where = {s.journal for s in mine}
@@ -82,7 +92,7 @@ def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
         settled = known and all(each.conclusive for each in of_bus)
         for rule, case, s, n in (
             *_b1(mine),
-            *_b2(mine, theirs, struck, ended),
+            *_b2(mine, theirs, early, struck, ended),
             *_b3(mine, theirs, struck, ended, left),
             *_b4(mine, seen),
             *_b5(mine, theirs),
@@ -120,7 +130,11 @@ def _later(kind: RecordKind, one: Seen, theirs: list[Seen]) -> bool:
 
 
 def _b2(
-    mine: list[Seen], theirs: list[Seen], struck: bool, ended: bool
+    mine: list[Seen],
+    theirs: list[Seen],
+    early: list[Crossing],
+    struck: bool,
+    ended: bool,
 ) -> Iterator[Part]:
     out, into = _only(RecordKind.RELAY_OUT, mine), _only(RecordKind.RELAY_IN, mine)
     hops_out, hops_into = ({s.record.hop for s in each} for each in (out, into))
@@ -134,6 +148,8 @@ def _b2(
         for o in out
     ):
         yield "B2", "back", mine[0], None
+    elif any(each in early for each in _crossings(mine)):
+        yield "B2", "early", mine[0], None
     elif struck:
         return
     elif hops_into - hops_out:
@@ -144,6 +160,45 @@ def _b2(
         yield "B2", "overtaken", mine[0], None
     elif not ended:
         yield "B2", "unexplained", mine[0], None
+
+
+Crossing = tuple[Seen, Seen]
+
+
+def _crossings(mine: list[Seen]) -> list[Crossing]:
+    out, into = _only(RecordKind.RELAY_OUT, mine), _only(RecordKind.RELAY_IN, mine)
+    of_hops = [
+        [[s for s in each if s.record.hop == hop] for each in (out, into)]
+        for hop in range(256)
+    ]
+    return [(o[0], i[0]) for o, i in of_hops if len(o) == len(i) == 1]
+
+
+def _early(one: Crossing, crossings: list[Crossing], facts: Facts) -> bool:
+    start, end = (facts[s.journal].boot for s in one)
+    if not (start and end):
+        return False
+    if start == end:
+        return _difference(one) < 0
+
+    def way(other: Crossing) -> tuple[str, str, int]:
+        """The two boots, and the window on the clock of the lesser one."""
+        boots = [facts[s.journal].boot for s in other]
+        mono = other[boots.index(min(boots))].record.mono
+        return boots[0], boots[1], mono // WINDOW_NS
+
+    mine = [_difference(each) for each in crossings if way(each) == way(one)]
+    back = end, start, way(one)[2]
+    theirs = [_difference(each) for each in crossings if way(each) == back]
+    if not theirs or min(mine) + min(theirs) >= -DRIFT_NS:
+        return False
+    wrong = [each for each in mine if each + min(theirs) < -DRIFT_NS]
+    others = [each for each in theirs if each + min(mine) < -DRIFT_NS]
+    return _difference(one) in wrong and len(wrong) <= len(others)
+
+
+def _difference(crossing: Crossing) -> int:
+    return crossing[1].record.mono - crossing[0].record.mono
 
 
 def _b3(

@@ -48,7 +48,8 @@ class Condition:
     seal.
     seal_damaged: a byte of the last seal was. late: operations were reported after the
     close. begun: False if its process was killed before its first record. machine: that
-    of its process. boot: one of its boots; another one has another clock.
+    of its process. boot: one of its boots. ahead: of the clock of that boot, in
+    nanoseconds.
     """
 
     closed: bool = True
@@ -62,6 +63,7 @@ class Condition:
     begun: bool = True
     machine: str = MACHINE
     boot: int = 0
+    ahead: int = 0
 
 
 def store(
@@ -116,14 +118,16 @@ def _records(
     kinds = [Entry(RecordKind.OPEN), *entries] if condition.begun else []
     kinds += [Entry(RecordKind.CLOSE, at=end)] if condition.closed else []
     return [
-        bytes(RECORD_BYTES) if n in condition.holes else _pack(n, entry, names)
+        bytes(RECORD_BYTES)
+        if n in condition.holes
+        else _pack(n, entry, names, condition.ahead)
         for n, entry in enumerate(kinds)
     ]
 
 
-def _pack(n: int, entry: Entry, names: Mapping[str, int]) -> bytes:
+def _pack(n: int, entry: Entry, names: Mapping[str, int], ahead: int) -> bytes:
     who = names[entry.task], names[entry.peer]
-    mono = _MONO + 1000 * entry.at + entry.late
+    mono = _MONO + 1000 * entry.at + entry.late + ahead
     head = entry.kind, entry.flags, entry.reason, entry.size, n, mono
     what = entry.flow, entry.seq, entry.origin, entry.port, *who
     return RECORD.pack(*head, *what, 0, 0, 0, entry.hop, RECORD_VERSION, mark(n))

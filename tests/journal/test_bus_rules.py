@@ -30,6 +30,7 @@ from tests.journal.bus_by_hand import (
     bus,
     inside,
     received,
+    returned,
     sent,
     taken,
 )
@@ -218,6 +219,29 @@ def test_a_death_explains_no_second_delivery() -> None:
     ]
 
 
+SECOND = 10**9
+OTHER_BOOT = Condition(boot=1, ahead=-5 * SECOND)
+
+
+@clause("B2")
+@pytest.mark.parametrize("late", [0, SECOND])
+@pytest.mark.parametrize("conditions", [{0: OTHER_BOOT}, {1: OTHER_BOOT}])
+def test_a_message_between_two_clocks_is_early_if_no_offset_of_them_fits(
+    late: int, conditions: dict[int, Condition]
+) -> None:
+    """The fewest messages that contradict all others are named."""
+    history = bus(
+        *(entry for mid in (1, 2, 3) for entry in (*sent(mid), *arrives(mid))),
+        *returned(1, 2),
+    )
+    history.of_kind(RecordKind.RELAY_OUT)[1].late = late
+
+    result = judged(history, conditions)
+
+    found = [(one.rule, one.case, one.seq) for one in result.violations]
+    assert found == ([("B2", "early", 2)] if late else [])
+
+
 @settings(max_examples=among(10, 40))
 @given(seed=st.integers(0, 10**6), journals=st.integers(1, 3))
 def test_a_history_of_a_bus_passes(seed: int, journals: int) -> None:
@@ -268,6 +292,7 @@ CONDITIONS = [
     Condition(lost=2),
     Condition(holes=(7, 8, 30)),
     Condition(late=True),
+    OTHER_BOOT,
 ]
 
 

@@ -8,6 +8,7 @@ With ``--shared-memory`` see `tests.kills.shared_memory`.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from tests.kills import shared_memory
 from tests.kills.blow import STATES
 from tests.kills.campaign import Campaign
 from tests.kills.memory_campaign import NAMES
+from tests.kills.worker import JOURNALS
 from tests.leaks import Snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=NAMES,
         help="with shared memory: the process never struck; o is the owner",
     )
+    parser.add_argument(
+        "--journals", metavar="DIR", help="record each process; then: bus check DIR"
+    )
     options = parser.parse_args(arguments)
+    if options.journals:
+        os.environ[JOURNALS] = options.journals
     if options.shared_memory:
         return shared_memory.main(
             options.count, options.seed, options.first, options.spare

@@ -43,9 +43,10 @@ _SILENT_MAX: Final = 2
 _WAITING: Final = 3
 _NOTED_S: Final = 5.0
 # Of a process with links to living processes only: leaks of dead ones add up. A slab of
-# shared memory takes two descriptors at its owner, and one at each recipient.
+# shared memory takes two descriptors at its owner, and one at each recipient. A journal
+# takes a thread, and some descriptors.
 _THREADS_MAX: Final = 10
-_DESCRIPTORS_MAX: Final = 26
+_DESCRIPTORS_MAX: Final = 32
 _FAULTS_MAX: Final = 10  # of one blow, in the story
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bus import Bus, BusConfig, NameTakenError, Role, open_bus
+from bus.journal.writer import Journal
 from tests.kills.load import Load
 from tests.kills.notes import Notebook
 from tests.kills.strike import MOVING, SEARCH, Strike
@@ -28,7 +29,10 @@ from tests.leaks import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Worker", "is_client", "serve"]
+__all__ = ["JOURNALS", "Worker", "is_client", "serve"]
+
+JOURNALS: Final = "TESTS_KILLS_JOURNALS"  # the variable with the folder for journals
+_SEGMENT_BYTES: Final = 4 << 20
 
 _CONFIG: Final = BusConfig(resolve_timeout_s=1.0)
 _LOOK_S: Final = 0.001
@@ -52,6 +56,7 @@ class Worker:
         self._chance: Final = random.Random(f"{seed}/{life}")
         self._before: Final = Snapshot.take()
         self._armed: Callable[[], object] = list
+        self._journal: Journal | None = None
         self._bus: Bus
         self._load: Load
 
@@ -74,17 +79,24 @@ class Worker:
 
     def open(self, *, client: bool) -> Bus:
         """Return the bus that this process joins."""
+        if folder := os.environ.get(JOURNALS):
+            self._journal = Journal(
+                folder, machine="machine", segment_bytes=_SEGMENT_BYTES
+            )
         return open_bus(
             process=self._name,
             machine="machine",
             role=Role.SLAVE if client else Role.AUTO,
             config=_CONFIG,
+            journal=self._journal,
         )
 
     def leave(self) -> list[str]:
         """Shut down in order; return the leaks of this process."""
         self._load.end()
         self._bus.close()
+        if self._journal is not None:
+            self._journal.close()
         return self._before.leaks()
 
     # Load.

@@ -89,5 +89,6 @@ def _entry_of_bus(rng: Random, kind: RecordKind, journals: int) -> Entry:
         origin=rng.randrange(1, 3),
         destination=rng.randrange(1, 3),
         hop=rng.randrange(3),
+        late=rng.choice([0, 0, 0, 10**9]),
         flags=rng.choice([0, 0, 0, *map(int, Flag)]),
     )

@@ -47,6 +47,7 @@ class Recipe:
       was killed; None if it was not killed.
     apart: True if the ends of each channel are in two journals, if there are two.
     on_bus: faults planted into clean traffic of a bus instead.
+    two_boots: True if the second of two journals is of another boot.
     """
 
     seed: int
@@ -56,13 +57,20 @@ class Recipe:
     killed: float | None = None
     apart: bool = False
     on_bus: tuple[str, ...] | None = None
+    two_boots: bool = False
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        if self.journals != BOTH or not self.two_boots:
+            return (self.condition,) * self.journals
+        return self.condition, attrs.evolve(self.condition, boot=1, ahead=-(10**10))
 
     def add_to(self, batch: Batch) -> None:
         if self.on_bus is not None:
             self._add_bus_to(batch, self.on_bus)
             return
         if self.faults is None:
-            batch.add(chaos(self.seed, journals=self.journals), self.condition)
+            batch.add(chaos(self.seed, journals=self.journals), *self.conditions)
             return
         history = clean(self.seed, channels=2, steps=50, journals=self.journals)
         for fault in self.faults:
@@ -70,20 +78,20 @@ class Recipe:
         if self.apart and self.journals == BOTH:
             split(history)
         if self.killed is None or self.journals != BOTH:
-            batch.add(history, self.condition)
+            batch.add(history, *self.conditions)
         else:
             killed = kill(history, 0, int(self.killed * len(history.entries)))
-            batch.add(history, killed[0], self.condition)
+            batch.add(history, killed[0], self.conditions[1])
 
     def _add_bus_to(self, batch: Batch, faults: tuple[str, ...]) -> None:
         history = clean_bus(self.seed, journals=self.journals, steps=40)
         for fault in faults:
             plant_on_bus(history, fault, Random(self.seed))
         if self.killed is None or self.journals != BOTH:
-            batch.add(history, self.condition)
+            batch.add(history, *self.conditions)
         else:
             killed = kill_on_bus(history, 0, int(self.killed * len(history.entries)))
-            batch.add(history, killed[0], self.condition)
+            batch.add(history, killed[0], self.conditions[1])
 
 
 conditions = st.builds(
@@ -111,6 +119,7 @@ recipes = st.builds(
     apart=st.booleans(),
     on_bus=st.none()
     | st.lists(st.sampled_from(list(BUS_FAULTS)), max_size=2).map(tuple),
+    two_boots=st.booleans(),
 )
 
 

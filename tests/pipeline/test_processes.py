@@ -15,7 +15,7 @@ from bus.pipeline import gold
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.results import first_violations, read_rows, read_verdicts
 from bus.pipeline.run import run_pipeline
-from tests.journal.bus_history import process, step, task
+from tests.journal.bus_history import process, step, subscribe, task
 from tests.journal.deaths import KILLED, death
 from tests.journal.histories import Entry, History, store
 from tests.pipeline.by_hand import event, events
@@ -78,6 +78,7 @@ def recorded() -> History:
     sensor = Entry(
         RecordKind.REGISTER, task="sensor", origin=SENSOR, destination=SENSOR
     )
+    listening = [subscribe(task(home), 1, "sensor") for home in (TOP, NEAR, FAR)]
     lost = note(RecordKind.IN_DOUBT, 3, process(FAR), TOP, 1)
     lost.reason = BusReason.PROCESS_LOST
     here = [
@@ -88,7 +89,17 @@ def recorded() -> History:
     again = note(RecordKind.DELIVER, 2, task(NEAR), NEAR, 1)
     again.late = LATE
     deaths = [death(FAR, TOP, late=5 * LATE), death(FAR, NEAR, late=4 * LATE)]
-    entries = [*registers, sensor, *here, *there, again, *leaves(3, FAR), lost, *deaths]
+    entries = [
+        *registers,
+        sensor,
+        *listening,
+        *here,
+        *there,
+        again,
+        *leaves(3, FAR),
+        lost,
+        *deaths,
+    ]
     history = History(entries, journals=3)
     history.number()
     return history
@@ -133,7 +144,7 @@ def test_its_time_is_from_the_notifier_to_the_subscriber(finished: OutFolder) ->
         e for e in history.of_kind(RecordKind.NOTIFY, process(FAR)) if e.port == 2
     )
     (delivered,) = history.of_kind(RecordKind.DELIVER, task(FAR))
-    took_ns = LATE + 1000 * (delivered.n - sent.n)
+    took_ns = LATE + 1000 * (delivered.at - sent.at)
 
     transfers = list(read_rows(finished, "transfers"))
 

@@ -54,7 +54,7 @@ class Recorded:
         """Check the rules, once nothing is under way.
 
         Raises:
-            BrokenPromiseError: one of B1, B2, B3 and B5 is violated, a message was read
+            BrokenPromiseError: one of B1 to B6 is violated, a message was read
             but
               not recorded, or recorded but not read, or a journal is wrong about a link
               or the death of a process.
