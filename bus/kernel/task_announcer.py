@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from bus.model.registration import Visibility
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.kernel.hooks import Hooks
     from bus.kernel.links.idle import IdleRelays
     from bus.kernel.messages.outbound_messages import OutboundMessages
@@ -74,6 +76,14 @@ class TaskAnnouncer:
         if present is not None:
             self._relays.supersede(present)
         return self._topology.take_actions()
+
+    @property
+    def todo(self) -> list[Action]:
+        return self._topology.todo
+
+    def put_back(self, todo: list[Action], left: Iterable[Action]) -> None:
+        if self._topology.todo is not todo:
+            self._topology.todo[:0] = left  # no call: an interrupt finds all or none
 
     def restore(self) -> None:
         self._relays.restore()

@@ -382,7 +382,9 @@ class Account:
             self._reading = None
 
     def _over(self) -> bool:
-        # Too high while a run is being read, and never too low.
+        # Too high while a run is being read. Too low only if the host thread, which
+        # takes no lock, has admitted a message since the caller added its own: then
+        # both fitted together at that time.
         unread = self._outside + self._inside - self.extracted - self._dropped
         if unread <= 1:
             return False  # an empty account accepts any one message

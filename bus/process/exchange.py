@@ -414,7 +414,10 @@ class Exchange:
             try:
                 self.comm.do(action)
             except MemoryError:
-                self._taken = action  # it has the messages that are left
+                # It has the messages that are left. Not after an interrupt, which may
+                # come between a delivery and the removal of the message from the
+                # action: no message may be delivered twice.
+                self._taken = action
                 raise
             return
         if type(action) is Settled:

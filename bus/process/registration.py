@@ -209,17 +209,22 @@ def undoable(manager: ProcessManager, event: Callable[[], T]) -> T:
 
     If an interrupt ends the decision before its actions are queued, the parked messages
     that it removed for them are put back. The next decision on them repeats the one
-    cut off, so that each sender gets its outcome.
+    cut off, so that each sender gets its outcome. The actions that an earlier interrupt
+    has left for this decision are left for the next one.
     """
-    parked = manager.parked
+    parked, remote = manager.parked, manager.remote
     if parked.removals:
         manager.restore()  # a second interrupt has ended the call below
+    todo = [] if remote is None else remote.todo
+    left = (*todo,)
     parked.removals = ()
     try:
         result = event()
         # For the events that queue no actions; others have done this with that.
         parked.removals = None
     except BaseException:
+        if remote is not None and left and parked.removals is not None:
+            remote.put_back(todo, left)
         manager.restore()
         raise
     return result

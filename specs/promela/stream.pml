@@ -13,7 +13,7 @@
  *                        outgoing_stream.OutgoingStream.outstanding
  *   acknowledged         outgoing_stream.OutgoingStream.acknowledge
  *   raise_floor          outgoing_stream.OutgoingStream._keep_only; for abandoning,
- *                        outgoing_stream.OutgoingStream.expire, and .abandon
+ *                        outgoing_stream.OutgoingStream.abandon
  *   Sender, if not OPEN  incoming_streams.IncomingStreams.open
  *   Receiver             incoming_streams.IncomingStreams.accept, and ._refusal
  *   take, give_up_below  incoming_stream.IncomingStream.accept, and ._is_new
@@ -211,7 +211,7 @@ proctype Sender() {
         answer = false
     }
     :: atomic { answer && losses > 0 -> answer = false; losses-- }
-    /* A deadline passes. */
+    /* The sender abandons a message. */
     :: atomic { expiries > 0 && outstanding != 0 ->
         expiries--;
         n = floor;

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.kernel.streams.incoming_stream import Acknowledgement
 from bus.kernel.streams.incoming_streams import IncomingStreams, Refusal
 from bus.kernel.streams.outgoing_stream import OutgoingStream
 
@@ -64,7 +65,7 @@ class Scene:
     def step(self) -> None:
         """Execute one random step."""
         act = self._random.choices(
-            [self.send, self.arrive, self.expire, self.sender_anew, self.receiver_anew],
+            [self.send, self.arrive, self.skip, self.sender_anew, self.receiver_anew],
             [30, 60, 6, 1, 1],
         )
         act[0]()
@@ -75,7 +76,7 @@ class Scene:
         if self.sender.room and self._random.random() < 0.6:
             number = self.sender.next
             frame = Frame(self.sender.epoch, self.incarnation, number, 0)
-            self.sender.send(frame, deadline=number)
+            self.sender.send(frame)
         frames = [frame for _, frame in self.sender.outstanding()]
         if frames:
             again = self._random.choice(frames)
@@ -104,9 +105,10 @@ class Scene:
         if self._random.random() < 0.7 and frame.epoch == self.sender.epoch:
             self.sender.acknowledge(self.receiver.acknowledgement(SENDER))
 
-    def expire(self) -> None:
-        """Abandon the oldest outstanding message."""
-        self.sender.expire(self.sender.floor)
+    def skip(self) -> None:
+        """Abandon the oldest outstanding message, as the sender of a peer may."""
+        if len(self.sender):
+            self.sender.acknowledge(Acknowledgement(self.sender.floor + 1))
 
     def sender_anew(self) -> None:
         """Begin a new epoch."""

@@ -1,4 +1,4 @@
-"""`OutgoingStream`: which messages it keeps, how long, and how the floor follows."""
+"""`OutgoingStream`: which messages it keeps, and how the floor follows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from bus.kernel.streams.outgoing_stream import OutgoingStream
 from specs.clauses import clause
 
 WINDOW = 5
-FOR_EVER = float("inf")
 
 
 class OutgoingStreamMachine(RuleBasedStateMachine):
@@ -27,26 +26,22 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         super().__init__()
         self.sender: OutgoingStream[int] = OutgoingStream(7, window=WINDOW)
         self.receiver: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=9)
-        self.kept: dict[int, float] = {}  # deadlines of messages to keep
+        self.kept: list[int] = []  # the numbers of the messages to keep
         self.sent_as: dict[int, int] = {}
-        self.now = 0.0
         self.handed: list[int] = []
         self.reported: set[int] = set()  # messages whose fate the sender has learned
         self.acknowledgements = [Acknowledgement(1)]
 
-    @rule(patience=st.sampled_from([1.0, 3.0, FOR_EVER]), count=st.integers(1, 3))
-    def send(self, patience: float, count: int) -> None:
-        """Send one message, or several as one run; keep their deadline."""
+    @rule(count=st.integers(1, 3))
+    def send(self, count: int) -> None:
+        """Send one message, or several as one run."""
         if self.sender.room < count:
             with pytest.raises(ValueError, match=r"^cannot send: "):
                 self.sender.send(0, count=count)
             return
-        deadline = self.now + patience
-        first = self.sender.send(
-            self.sender.next, None if patience == FOR_EVER else deadline, count=count
-        )
+        first = self.sender.send(self.sender.next, count=count)
         for number in range(first, first + count):
-            self.kept[number] = deadline
+            self.kept.append(number)
             self.sent_as[number] = first
 
     @rule(data=st.data())
@@ -72,24 +67,12 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         assert self.sender.acknowledge(has) == [self.sent_as[each] for each in reported]
 
         self.reported.update(reported)
-        for number in reported:
-            del self.kept[number]
-
-    @rule()
-    def time_passes(self) -> None:
-        self.now += 1.0
-        late = [n for n, deadline in self.kept.items() if deadline <= self.now]
-
-        assert self.sender.expire(self.now) == [self.sent_as[each] for each in late]
-
-        self.reported.update(late)
-        for number in late:
-            del self.kept[number]
+        self.kept = [number for number in self.kept if number not in reported]
 
     @invariant()
     def agrees(self) -> None:
         sender = self.sender
-        assert [number for number, _ in sender.outstanding()] == list(self.kept)
+        assert [number for number, _ in sender.outstanding()] == self.kept
         assert len(sender) == len(self.kept)
         assert sender.floor == min(self.kept, default=sender.next)
         assert sender.next - sender.floor <= WINDOW

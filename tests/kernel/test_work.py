@@ -10,8 +10,6 @@ import pytest
 from bus.errors import BusFullError
 from bus.features.machines.any_machine import AnyMachineNames, Bind
 from bus.features.subscriptions.interests import Interests
-from bus.kernel.streams.incoming_stream import Acknowledgement
-from bus.kernel.streams.outgoing_stream import OutgoingStream
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.model.message import Incoming, Kind
 from bus.model.registration import Visibility
@@ -127,30 +125,6 @@ def test_many_messages_of_one_name_expire_at_the_cost_of_each() -> None:
 
     assert len(few.parked.of("name")) < FEW
     assert bytecodes(lambda: many.expire(late, [])) <= cost + SLACK
-
-
-@pytest.mark.parametrize("arrived", [True, False])
-def test_messages_whose_fate_is_known_add_no_cost_to_the_next_expiry(
-    *, arrived: bool
-) -> None:
-    """Whether they have arrived or have expired; an older message is outstanding."""
-
-    def forgotten(count: int) -> OutgoingStream[str]:
-        one: OutgoingStream[str] = OutgoingStream(1, window=MANY + 1)
-        one.send("stays")
-        one.send("goes", NOW, count=count)
-        if arrived:
-            one.acknowledge(Acknowledgement(one.next, ((1, 2),)))
-        else:
-            one.expire(NOW)
-        return one
-
-    few, many = forgotten(FEW), forgotten(MANY)
-
-    cost = bytecodes(lambda: few.expire(NOW))
-
-    assert few.outstanding() == [(1, "stays")]
-    assert bytecodes(lambda: many.expire(NOW)) <= cost + SLACK
 
 
 @clause("AMO-27")

@@ -2,9 +2,9 @@
 
 This is the sender's algorithm (specs/at-most-once.md), for one epoch and one
 incarnation of the receiver. Here a message gets its number; it is kept until the
-receiver has it or the sender gives it up. A new link must carry all kept messages
-again. Messages sent together are kept together, each under its own number. This class
-only takes decisions: time is an argument, and one thread at a time calls it.
+receiver has it or is lost. A new link must carry all kept messages again; the receiver
+drops those that are too late. Messages sent together are kept together, each under its
+own number. This class only takes decisions, and one thread at a time calls it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,12 @@ class OutgoingStream(Generic[M]):
         them unless none is outstanding.
     """
 
-    __slots__ = ("_deadlines", "epoch", "floor", "kept", "next", "window")
+    __slots__ = ("epoch", "floor", "kept", "next", "window")
 
     def __init__(self, epoch: int, *, first: int = 1, window: int) -> None:
         self.epoch: Final = epoch
         self.window: Final = window
         self.kept: deque[tuple[int, int, M]] = deque()
-        # The deadline of each number that has one, in rising order of the numbers.
-        self._deadlines: dict[int, float] = {}
         self.next: int = first
         self.floor: int = first
 
@@ -72,11 +70,9 @@ class OutgoingStream(Generic[M]):
         """True if all numbers are used up: only a new epoch can send (AMO-15)."""
         return self.next == NUMBERS
 
-    def send(self, message: M, deadline: float | None = None, *, count: int = 1) -> int:
+    def send(self, message: M, *, count: int = 1) -> int:
         """Assign a message its number, and keep it; return the number.
 
-        deadline: the time from which the message is not worth resending, on the
-          caller's clock in seconds; None for never.
         count: the number of messages that ``message`` represents. They get consecutive
           numbers. Other methods return ``message`` once for each of them that is
           outstanding or forgotten.
@@ -89,8 +85,6 @@ class OutgoingStream(Generic[M]):
             raise ValueError(msg)
         first, self.next = self.next, self.next + count
         self.kept.append((first, self.next, message))
-        if deadline is not None:
-            self._deadlines.update(dict.fromkeys(range(first, self.next), deadline))
         return first
 
     def outstanding(self) -> list[tuple[int, M]]:
@@ -116,17 +110,6 @@ class OutgoingStream(Generic[M]):
             return self.abandon()  # all outstanding ones
         return self._keep_only((*has.missing, (has.next, _NO_NUMBER)))
 
-    def expire(self, now: float) -> list[M]:
-        """Give up the messages past their deadline; return them, in order.
-
-        The caller must not report them as failed: they were sent, and may have arrived.
-        """
-        late = [
-            number for number, deadline in self._deadlines.items() if deadline <= now
-        ]
-        starts = [self.floor, *[number + 1 for number in late]]
-        return self._keep_only(zip(starts, [*late, _NO_NUMBER], strict=True))
-
     def abandon(self) -> list[M]:
         """Give up all messages of a lost receiver; return them, in order (AMO-19).
 
@@ -136,7 +119,6 @@ class OutgoingStream(Generic[M]):
         for first, stop, message in self.kept:
             forgotten += (message,) * (stop - first)
         self.kept.clear()
-        self._deadlines.clear()
         self.floor = self.next
         return forgotten
 
@@ -163,8 +145,4 @@ class OutgoingStream(Generic[M]):
                 at = until
         self.kept = kept
         self.floor = kept[0][0] if kept else self.next
-        if self._deadlines:
-            numbers = {number for number, _ in self.outstanding()}
-            deadlines = self._deadlines.items()
-            self._deadlines = {at: each for at, each in deadlines if at in numbers}
         return forgotten

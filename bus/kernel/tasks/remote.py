@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bus.kernel.tasks.actions import Action
     from bus.kernel.tasks.routing_table import Audience, Entry
@@ -24,6 +24,13 @@ class Remote(Protocol):
 
     The process manager makes these calls, under the lock that guards both.
     """
+
+    @property
+    def todo(self) -> list[Action]:
+        """The actions of a decision so far; they are replaced when they are taken."""
+
+    def put_back(self, todo: list[Action], left: Iterable[Action]) -> None:
+        """Put the first actions of ``todo`` back, if it was taken, and lost."""
 
     def restore(self) -> None:
         """Continue a decision that an interrupt has ended, as far as it must be."""

@@ -9,13 +9,16 @@ import pytest
 
 from bus.process.account import Account, Admission, new_account
 from queuebroker import _sync
+from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.station import Station, run_due
 from tests.support import Threads
 
 if TYPE_CHECKING:
     from bus.kernel.tasks.runs import InboundRun
     from bus.model.message import Incoming
+    from queuebroker.testing import Run
 
 LONG = 2**20 + 1  # more bytes than the bound of a clerk
 
@@ -49,6 +52,54 @@ def test_no_message_is_admitted_at_once_if_there_is_a_reason(reason: str) -> Non
     assert (account.unread, account.unread_bytes) == (1, 1)
     account.gap = 0
     assert account.admit_at_once(station.message("c", "next", size=1), lock)
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize(("messages_max", "bytes_max"), [(2, 9), (9, 2)])
+def test_a_sender_and_the_reader_together_exceed_no_bound(
+    messages_max: int, bytes_max: int
+) -> None:
+    """The reader takes messages, and posts some to itself, while another one counts."""
+
+    def scenario(run: Run) -> None:
+        account = Account(
+            messages_max=messages_max, bytes_max=bytes_max, overflow="block"
+        )
+        lock, station = _sync.Lock(), Station()
+        messages = [station.message("c", "text", size=1) for _ in range(5)]
+        unread: list[Incoming] = []
+
+        def admitted(message: Incoming) -> None:
+            unread.append(message)
+            assert len(unread) <= 2
+
+        def send() -> None:
+            with lock:
+                if account.admit_locked(messages[4], []) is Admission.ACCEPTED:
+                    admitted(messages[4])
+
+        for message in messages[:2]:
+            assert account.admit_at_once(message, lock)
+            admitted(message)
+        run.spawn(send, name="sends")
+        for message in messages[2:4]:
+            account.extract(unread.pop(0), lock)
+            if account.admit_at_once(message, lock):
+                admitted(message)
+        run.join()
+        assert account.unread == account.unread_bytes == len(unread)
+
+    explore(
+        scenario,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(200),
+        seed=1,
+        bytecode=[
+            *(Account.admit_locked, Account.admit_at_once, Account._over),
+            Account.extract,
+        ],
+    )
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-2")
