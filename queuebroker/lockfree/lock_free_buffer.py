@@ -211,9 +211,10 @@ class LockFreeBuffer(CircularBufferQueue[Message]):
             return super().pull_locked()
         if not self._messages:
             return None
-        oldest = self._messages[0]
+        oldest, pulled = self._messages[0], self._pulled + 1
+        # No new object up to the next call: as in the base class.
         del self._messages[0]
-        self._pulled += 1
+        self._pulled = pulled
         self.slots.append(None)
         self.wake_locked()
         return oldest
@@ -224,8 +225,9 @@ class LockFreeBuffer(CircularBufferQueue[Message]):
             return super().pull_only_locked(only)
         if not self._messages or self._messages[0] is not only:
             return False
+        pulled = self._pulled + 1
         del self._messages[0]
-        self._pulled += 1
+        self._pulled = pulled
         self.slots.append(None)
         self.wake_locked()
         return True

@@ -174,8 +174,8 @@ class Link(LinkWriter):
         if message is None:
             self.read_locked(data)
             return None
+        inbox._pulled += 1  # before the next line: without memory the link fails
         self.mid_io = False
-        inbox._pulled += 1
         if 2 * protocol.taken >= protocol.capacity:
             protocol.credit(0)
             self.flush_locked()

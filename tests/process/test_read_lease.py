@@ -343,6 +343,28 @@ def test_between_threads_one_thread_has_it_at_a_time() -> None:
         lease.leave(one)
 
 
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_between_threads_a_send_that_fails_gives_the_lease_back(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the thread that owns the link would never read it again."""
+    with queue_pair() as (near, far):
+        lease, one, other = ParkedPoller().read_lease(near), Inbox(), Inbox()
+
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(near), "send", fail)
+            with pytest.raises(error):
+                lease.take(one, b"question")
+
+        assert not one.arrived.asleep
+        assert lease.take(other, b"question")
+        assert far.receive(timeout=0) == b"question"
+        lease.leave(other)
+
+
 @clause("BUS-CHAN-7")
 def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> None:
     # More than sixteen reads can take, however much each finds in the socket.

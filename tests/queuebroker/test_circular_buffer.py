@@ -24,8 +24,11 @@ from queuebroker import (
     CircularBuffer,
     CircularBufferQueue,
     SendTimeoutError,
+    _sync,
 )
+from queuebroker.lockfree.lock_free_buffer import LockFreeBuffer
 from specs.clauses import clause
+from tests.sockets.support import Exhausted
 
 # Small, so that a run of 50 steps wraps around the ring many times.
 CAPACITIES = st.integers(1, 5)
@@ -211,3 +214,31 @@ def test_a_buffer_shows_how_full_it_is() -> None:
 
     assert repr(messages) == "<CircularBufferQueue 1/3>"
     assert repr(octets) == "<CircularBuffer 4/9>"
+
+
+@clause("QB-ERR-10")
+@pytest.mark.parametrize("lock_free", [False, True])
+@pytest.mark.parametrize("only", [False, True])
+def test_a_pull_without_memory_takes_nothing(*, lock_free: bool, only: bool) -> None:
+    """Of a lock-free buffer, once it is shut; so the count and the messages agree."""
+
+    def pull() -> object:
+        return buffer.pull_only_locked(b"1") if only else buffer.pull_locked()
+
+    buffer = CircularBufferQueue[bytes](2)
+    if lock_free:
+        buffer = LockFreeBuffer(2, lock=_sync.RLock())  # type: ignore[assignment]
+    for message in (b"1", b"2"):
+        assert buffer.push_locked(message)
+    if isinstance(buffer, LockFreeBuffer):
+        buffer.shut_locked()
+    before = buffer._pulled
+
+    buffer._pulled = Exhausted(before)
+    with pytest.raises(MemoryError):
+        pull()
+    buffer._pulled = before
+
+    assert buffer.items_locked() == [b"1", b"2"]
+    assert pull()
+    assert buffer._pulled == before + 1

@@ -142,16 +142,21 @@ def test_a_receive_within_another_call_of_its_thread_is_refused(pair: Ends) -> N
 
 @clause("QB-ERR-10")
 @pytest.mark.parametrize("first", [True, False])
-def test_a_receive_without_memory_takes_nothing(pair: Ends, first: bool) -> None:
+@pytest.mark.parametrize("counter", ["taken", "_pulled"])
+def test_a_receive_without_memory_takes_nothing(
+    pair: Ends, first: bool, counter: str
+) -> None:
     far, near = pair
     near.send_many(numbered(3))
     assert near.ping(LIMIT_S)
     taken = 0 if first else 1
     assert take(far, taken) == numbered(taken)
-    protocol = far._socket_connection.link.protocol
-    protocol.taken = Exhausted(protocol.taken)
+    connection = far._socket_connection
+    protocol = connection.link.protocol
+    counts = protocol if counter == "taken" else connection.inbox
+    setattr(counts, counter, Exhausted(getattr(counts, counter)))
     with pytest.raises(MemoryError):
         far.receive(timeout=0)
-    protocol.taken = int(protocol.taken)
+    setattr(counts, counter, int(getattr(counts, counter)))
     assert take(far, 3 - taken) == numbered(3 - taken, taken)
-    assert protocol.taken == 3
+    assert protocol.taken == far.stats().received == 3
