@@ -9,7 +9,7 @@
     ├── UnknownTaskError                    the task is not, or no longer, registered
     ├── AlreadyAnsweredError                one answer per message and responder
     ├── PayloadError                        a message cannot carry this value
-    ├── MessageTooLargeError                the payload exceeds the limit
+    ├── MessageTooLargeError (queuebroker.MessageTooLargeError)  above the limit
     ├── WrongProcessError                   open a new bus after a fork
     ├── BusyError                           the object has another owner now
     the caller, by waiting or by sending less

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queuebroker.errors
 from bus.errors.base import BusError
 
 __all__ = [
@@ -84,7 +85,9 @@ class AlreadyAnsweredError(BusError):
 class PayloadError(BusError):
     """A payload contains a value that a message cannot carry (BUS-MSG-16).
 
-    Raised at the sender, before anything is sent; never at the receiver.
+    Raised at the sender, before anything is sent; never at the receiver. So it is no
+    `queuebroker.PayloadError`, which is raised at the receiver, for a message that is
+    not of the type of its queue.
 
     path: the position of the value, such as ``payload[2]['x']``.
     fact: the defect of the value.
@@ -96,8 +99,10 @@ class PayloadError(BusError):
         self.fact: str = fact
 
 
-class MessageTooLargeError(BusError):
+class MessageTooLargeError(BusError, queuebroker.errors.MessageTooLargeError):
     """The encoded payload exceeds the limit of this bus (BUS-MSG-16).
+
+    A caller that uses channels, too, handles both by the error of `queuebroker`.
 
     Also reported after sending, if it exceeds the limit of the addressee's process, or
     if that process has no memory for it (BUS-MSG-20): then it was not delivered. Not

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import queuebroker
 from bus import errors
 from bus.errors import (
     AccessDeniedError,
@@ -240,7 +241,7 @@ def test_an_error_bears_its_public_path() -> None:
 def test_the_tree_is_drawn_as_it_is() -> None:
     """Each error once, directly below the root, with its other base."""
     assert errors.__doc__ is not None
-    drawn = re.findall(r"[├└]── (\w+)(?: \((\w+)\))?", errors.__doc__)
+    drawn = re.findall(r"[├└]── (\w+)(?: \((?:queuebroker\.)?(\w+)\))?", errors.__doc__)
 
     assert len(drawn) == len(CLASSES) - 1
     for name, other in drawn:
@@ -284,6 +285,12 @@ def test_an_error_survives_pickling_and_copying(
         twin.add_note("seen in a pool")
         assert make(twin).__notes__ == ["seen in a pool"]
         assert not hasattr(original, "__notes__")
+
+
+def test_a_payload_that_is_too_large_is_a_message_that_is_too_large() -> None:
+    """A program that uses channels and a bus handles one error."""
+    with pytest.raises(queuebroker.MessageTooLargeError, match="above 1 bytes: 2"):
+        raise errors.MessageTooLargeError(2, 1)
 
 
 def test_a_command_that_timed_out_is_a_timeout() -> None:
