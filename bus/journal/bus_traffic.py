@@ -54,7 +54,7 @@ _DELIVER, _OUT, _IN = (
 )
 
 # The records that show that the receiver of a message was found.
-_FOUND: Final = _ACCEPTS | {_DELIVER}
+_FOUND: Final = ACCEPTS | {_DELIVER}
 
 # A record of a message: its kind, hop, journal (as a list index), n and mono.
 _STEP: Final = struct.Struct("<BBIqq")

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "take_snapshot"]
 
-_ACCEPTS: Final = frozenset({RecordKind.COMMAND, RecordKind.RESPOND, RecordKind.NOTIFY})
 
 
 @attrs.define
@@ -124,7 +123,7 @@ def _copy_journal(
         result.segments += 1
         result.records += copied.count
         for record in map(Record._make, RECORD.iter_unpack(copied.body)):
-            if record.kind in _ACCEPTS:
+            if record.kind in ACCEPTS:
                 users |= {record.origin, record.flow}
                 if record.flags & Flag.PAYLOAD:
                     payload_files.add(record.seq >> OFFSET_BITS)

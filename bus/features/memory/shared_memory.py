@@ -43,7 +43,7 @@ class SharedMemory:
     """
 
     __slots__ = (
-        "_descriptor",
+        "_descriptors",
         "_mapping",
         "lent_from",
         "memory",
@@ -58,25 +58,24 @@ class SharedMemory:
             text = f"no room for {size} bytes of shared memory: {free} are free"
             raise OSError(errno.ENOMEM, text)
         self.name: Final = f"bus-{os.urandom(16).hex()}"
-        self._descriptor = os.memfd_create(
-            self.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        )
+        # The descriptor, until `close`. One call in C creates and stores it, so that no
+        # interrupt can lose it.
+        self._descriptors: list[int] = []
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        self._descriptors.extend(map(os.memfd_create, (self.name,), (flags,)))
+        [descriptor] = self._descriptors
         try:
-            try:
-                os.posix_fallocate(self._descriptor, 0, size)
-            except OSError as error:
-                text = f"no room for {size} bytes of shared memory: {error.strerror}"
-                raise OSError(error.errno, text) from None
-            self._mapping = mmap.mmap(self._descriptor, size)
-            try:
-                # After this mapping, which stays writable.
-                fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, SEALS)
-            except OSError as error:
-                text = f"cannot seal shared memory, as Linux 5.1 can: {error.strerror}"
-                raise OSError(error.errno, text) from None
-        except BaseException:
-            os.close(self._descriptor)
-            raise
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            text = f"no room for {size} bytes of shared memory: {error.strerror}"
+            raise OSError(error.errno, text) from None
+        self._mapping: Final = mmap.mmap(descriptor, size)
+        try:
+            # After this mapping, which stays writable.
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+        except OSError as error:
+            text = f"cannot seal shared memory, as Linux 5.1 can: {error.strerror}"
+            raise OSError(error.errno, text) from None
         self.memory: Final = memoryview(self._mapping)
         self.lent_from: Callable[[], Any] | None = None
 
@@ -86,22 +85,33 @@ class SharedMemory:
         Raises:
             ValueError: the memory is closed.
         """
-        if self._descriptor < 0:
+        if not self._descriptors:
             raise ValueError("the shared memory is closed")
-        return self._descriptor
+        return self._descriptors[0]
 
     def close(self) -> None:
         """Close the memory; mappings of others stay. A second call does nothing.
 
         A view of `memory` that is still in use keeps this process's mapping.
         """
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor < 0:
+        if not self._descriptors:
             return
-        os.close(descriptor)
+        self._close_descriptor()
         with suppress(BufferError):  # then the mapping ends with its last view
             self.memory.release()
             self._mapping.close()
+
+    def _close_descriptor(self) -> None:
+        # No call between the first line and `os.close`: an interrupt would lose it.
+        descriptors, self._descriptors = self._descriptors, []
+        for each in descriptors:
+            os.close(each)
+
+    def __del__(self) -> None:
+        # An error or an interrupt may have hit the thread that was creating this, or
+        # storing it.
+        if hasattr(self, "_descriptors"):
+            self._close_descriptor()
 
 
 def _available() -> int:

@@ -228,7 +228,7 @@ def test_another_machine_at_an_address_is_dialled_again_later() -> None:
 
     assert one.log == [
         "machine m3 claims to be m2 (BUS-SEC-5)",
-        "m2/p is rejected: access",
+        "process 'm2/p' (pid 1) is rejected: access",
     ]
     assert one.remote.topology.peers == {}
     assert FIRST in one.redial
@@ -256,7 +256,7 @@ def test_without_a_network_the_master_of_another_machine_is_refused() -> None:
     connect(one, two, 1, FIRST, None)
 
     assert two.remote.topology.peers == {}
-    assert two.log == ["m1/p is rejected: access"]
+    assert two.log == ["process 'm1/p' (pid 1) is rejected: access"]
     assert one.log == [f"{FIRST} refuses this process: access"]
 
 

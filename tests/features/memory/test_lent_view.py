@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import bus
 from bus.features.memory import mappings, shared_memory
 from bus.features.memory.mappings import MemoryMapping, lend
 from bus.features.memory.shared_memory import SEALS, SharedMemory
 from specs.clauses import clause
 from tests.leaks import Snapshot
 from tests.processes import run
+from tests.strikes import everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.strikes import Blow
 
 SIZE = 1 << 16
 AT, LENGTH = 4096, 4096
@@ -91,6 +95,18 @@ def test_memory_that_the_system_does_not_have_is_refused(
         SharedMemory(SIZE)
 
     assert not before.leaks()
+
+
+@clause("MC-33", "QB-ERR-9")
+def test_an_interrupt_leaves_nothing_of_the_memory_that_it_hits() -> None:
+    """Wherever it comes as the memory is created and closed; a descriptor was left."""
+
+    def case(interrupted: Blow) -> None:
+        before = Snapshot.take()
+        interrupted(lambda: SharedMemory(SIZE).close())
+        assert before.leaks(0) == []
+
+    everywhere(case, packages=(bus,))
 
 
 @clause("MC-34")
