@@ -246,31 +246,27 @@ def draw_report(
     lack = missing_packages()
     if lack is not None:
         raise PipelineError(lack)
-    folder = _with_statistics(Path(out))
-    other = None if against is None else _with_statistics(Path(against))
+    folder = OutFolder.reopen(Path(out))
+    other = None if against is None else OutFolder.reopen(Path(against))
     if other is not None and other.path.samefile(folder.path):
         raise PipelineError(
             f"cannot compare {out} with itself: name the results of another run with"
             " --against"
         )
     with folder.locked():
+        for each in filter(None, (folder, other)):
+            if not each.table("routes").exists():
+                raise PipelineError(
+                    f"no statistics in {each.path}: `bus pipeline check` computes"
+                    " none; run `bus pipeline all`"
+                )
         try:
             page = _page(folder, other)
         except (ValueError, OSError) as error:  # pyarrow's own errors are both
-            each = out if against is None else f"{out} or {against}"
-            msg = f"cannot read the results in {each}: run `bus pipeline all` again"
+            paths = out if against is None else f"{out} or {against}"
+            msg = f"cannot read the results in {paths}: run `bus pipeline all` again"
             raise PipelineError(msg) from error
         return _write(folder, page)
-
-
-def _with_statistics(path: Path) -> OutFolder:
-    folder = OutFolder.reopen(path)
-    if not folder.table("routes").exists():
-        raise PipelineError(
-            f"no statistics in {path}: `bus pipeline check` computes none; run"
-            " `bus pipeline all`"
-        )
-    return folder
 
 
 def _page(folder: OutFolder, other: OutFolder | None = None) -> str:

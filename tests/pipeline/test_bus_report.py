@@ -84,7 +84,7 @@ def test_the_report_shows_them(judged: OutFolder) -> None:
     assert "on link 1 19" in output
     assert "bus oldest 1" in output
     # The violation of B5, drawn with its neighbours, and marked on the axis.
-    assert "✗ FAIL B5 order of each sender Command 1 of task-" in output
+    assert "✗ FAIL B5 broken: command 1 from task-" in output
     assert page.text.count("from task-") >= 1
     assert "violation B5 order of each sender overtaken" in output
 

@@ -95,6 +95,39 @@ def test_a_report_is_drawn_again(finished: OutFolder, tmp_path: Path) -> None:
     assert result.stdout == f"report: {tmp_path / 'copy' / 'report.html'}\n"
 
 
+@pytest.mark.spark
+def test_a_report_compares_two_runs(finished: OutFolder, tmp_path: Path) -> None:
+    shutil.copytree(finished.path, tmp_path / "copy")
+
+    result = invoke("report", "--out", tmp_path / "copy", "--against", finished.path)
+
+    assert result.exit_code == 0
+    page = (tmp_path / "copy" / "report.html").read_text(encoding="utf-8")
+    assert "Every rule has the same verdict in both." in page
+
+
+@pytest.mark.parametrize(
+    ("out", "against", "error"),
+    [
+        ("whole", "whole", "cannot compare {}/whole with itself: name the results of"),
+        ("whole", "nowhere", "no results in {}/nowhere: run `bus pipeline all` first"),
+        ("whole", "checked", "no statistics in {}/checked: `bus pipeline check`"),
+        ("checked", "whole", "no statistics in {}/checked: `bus pipeline check`"),
+    ],
+)
+def test_a_comparison_with_no_statistics_is_one_line(
+    tmp_path: Path, out: str, against: str, error: str
+) -> None:
+    results(tmp_path / "whole", routes=[{"source": "a"}])
+    results(tmp_path / "checked", journals=[{"journal": 1}])
+
+    result = invoke("report", "--out", tmp_path / out, "--against", tmp_path / against)
+
+    assert result.exit_code == 4
+    assert error.format(tmp_path) in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("verb", ["all", "check"])
 def test_a_missing_option_is_a_mistake_in_usage(verb: str) -> None:
     result = invoke(verb, "--out", "x")
@@ -189,7 +222,8 @@ def test_a_report_without_its_packages_names_the_ones_to_install(
 
 @pytest.mark.parametrize("broken", ["verdicts", "table", "page", "none"])
 def test_a_report_of_broken_results_is_one_line(tmp_path: Path, broken: str) -> None:
-    folder = results(tmp_path, journals=[{"records": n} for n in range(999)])
+    journals = [{"records": n} for n in range(999)]
+    folder = results(tmp_path, journals=journals, routes=[{"source": "a"}])
     (table,) = folder.table("journals").iterdir()
     content = table.read_bytes()
     if broken == "verdicts":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,6 +70,37 @@ def test_quantiles_match_the_latencies_of_the_messages(finished: OutFolder) -> N
     assert len(by_route) == len(SENT)
     for part in (by_route, by_bucket):
         assert sum(row["messages"] for row in part) == len(exact)
+
+
+def test_depth_is_the_time_that_messages_were_on_their_way(
+    spark: SparkSession,
+) -> None:
+    """A message of 1.5 buckets, sent in the middle of one, fills its half and the next.
+
+    Time beyond the last record does not count.
+    """
+    scale = Scale(start_us=0, end_us=4000, width_us=1000)
+    latencies_us = {"brief": 100, "long": 1500, "endless": 10**6}
+    rows = [
+        (2000, source, "far", "bus", math.floor(math.log2(us * 1000 + 1) * 32), 4)
+        for source, us in latencies_us.items()
+    ]
+    columns = "at_us BIGINT, source STRING, target STRING, via STRING, bin INT"
+    profiles = spark.createDataFrame(
+        [*rows, (2000, "lost", "far", "bus", None, 4)], f"{columns}, messages INT"
+    )
+
+    found = gold.depth(profiles, scale).collect()
+
+    depths: dict[str, dict[int, float]] = {}
+    for row in found:
+        depths.setdefault(row["source"], {})[row["at_us"]] = row["depth"]
+    assert depths["brief"] == {2000: pytest.approx(0.4, rel=CLOSE)}
+    assert depths["long"][2000] == 2
+    assert depths["long"][3000] == pytest.approx(4, rel=CLOSE)
+    assert sum(depths["long"].values()) == pytest.approx(6, rel=CLOSE)
+    assert depths["endless"] == {2000: 2, 3000: 4, 4000: 4}
+    assert "lost" not in depths
 
 
 def test_a_distribution_rises_to_all(finished: OutFolder) -> None:

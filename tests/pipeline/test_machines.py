@@ -68,7 +68,7 @@ def test_messages_belong_to_the_machines_of_both_tasks(
     # Both journals are of one boot, so that the times can be compared.
     assert all(row["p50"] is not None for row in read_rows(folder, "machines"))
     output = " ".join(Page(folder.report.read_text(encoding="utf-8")).text.split())
-    assert "Messages between machines" in output
+    assert "Between machines" in output
     assert "kitchen → cellar bus 4 3 1 " in output
 
 

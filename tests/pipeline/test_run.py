@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 TABLES = {
     *("events", "segments", "journals", "messages", "sessions", "flows"),
     *("violations", "verdicts"),
-    *("routes", "traffic", "latency", "distribution", "waits", "drops", "marks"),
+    *("routes", "traffic", "latency", "distribution", "depth", "waits", "drops"),
+    "marks",
 }
 
 
