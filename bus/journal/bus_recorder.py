@@ -33,6 +33,10 @@ _SORTS: Final = {
 _PAYLOAD, _TRUNCATED, _ERROR = map(int, (Flag.PAYLOAD, Flag.TRUNCATED, Flag.ERROR))
 
 
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
 class BusRecorder:
     """Records the operations of one process on one bus; never raises into it.
 
@@ -89,10 +93,12 @@ class BusRecorder:
     If the payload of a message is kept, the process of its sender keeps it, before the
     first of COMMAND, RESPOND and NOTIFY. All of these records in that process name it.
 
+    note: keeps the number and the name of a registration beside the records, of which
+      the oldest may be deleted.
     keeps, keep: as in `bus.kernel.trace.TraceSink`; ``keep`` without its flags.
     """
 
-    __slots__ = ("_emit", "_keep", "_name", "keeps")
+    __slots__ = ("_emit", "_keep", "_name", "_note", "keeps")
 
     def __init__(
         self,
@@ -101,11 +107,13 @@ class BusRecorder:
         keeps: Callable[[str], bool] | None = None,
         keep: Callable[[Any, bytes | memoryview | None], tuple[int, bool]]
         | None = None,
+        note: Callable[[int, str], None] = _nothing,
     ) -> None:
         self.keeps: Final = keeps
         self._name: Final = name
         self._emit: Callable[..., None] = emit
         self._keep: Final = keep
+        self._note: Final = note
 
     def __call__(
         self,
@@ -168,6 +176,8 @@ class BusRecorder:
         """
         try:
             task = self._name(name)
+            if name:
+                self._note(registration, name)
             self._emit(
                 BusOperation.REGISTER,
                 flow=registration,
@@ -219,7 +229,3 @@ class BusRecorder:
         emit, self._emit = self._emit, _nothing
         if emit is not _nothing:
             _log.exception("recording the bus failed and is switched off")
-
-
-def _nothing(*_: object, **__: object) -> None:
-    pass

@@ -3,8 +3,9 @@
 It has one JSON object a line. A single write appends each line before the first record
 that uses its number. So even in the journal of a killed process, every number has its
 name. The lines, by their key ``is``: ``journal`` (first; the process and machine),
-``name`` and ``thread`` (a number and its text), ``late`` (operations were reported
-after the close).
+``name`` and ``thread`` (a number and its text), ``registration`` (the name of a task on
+a bus: its REGISTER record may be deleted with the oldest segment), ``late`` (operations
+were reported after the close).
 
 Nothing here takes a lock: a finalizer may call an observer in the middle of any line of
 this module, on the same thread. If two threads meet a name at once, both write a line,
@@ -51,6 +52,7 @@ class Meta:
         "_file",
         "_name_numbers",
         "_path",
+        "_registrations",
         "_thread_numbers",
         "_torn",
         "names",
@@ -66,6 +68,7 @@ class Meta:
         self._torn = self.unwritten = False
         self._name_numbers = itertools.count(1)
         self._thread_numbers = itertools.count(1)
+        self._registrations = itertools.count()
         self.names = {"": 0}
         self._write(
             {
@@ -100,6 +103,12 @@ class Meta:
         if number < THREADS_MAX:
             text = _sync.current_thread().name
         return number if self._note({"is": "thread", "id": number, "text": text}) else 0
+
+    def registration(self, number: int, text: str) -> None:
+        """Note the name of a task on a bus; beyond a bound it is only in its record."""
+        # Tasks may come and go without end, as names may.
+        if next(self._registrations) < NAMES_MAX:
+            self._note({"is": "registration", "id": hex64(number), "name": text})
 
     def late(self) -> None:
         """Note, after the close, that operations are still being reported."""

@@ -2,8 +2,8 @@
 
 Whole segments are copied, with the payload files that their records name. Of each
 journal the side file is copied last: a writer adds a name to it before it writes the
-first record that uses the number. The segments that record the registrations may be too
-old to be copied, so the names of all tasks are added to the copy of the side file.
+first record that uses the number. Other journals may have registered the tasks of its
+messages, and may be left out, so the copy of the side file gets the names of all.
 """
 
 from __future__ import annotations

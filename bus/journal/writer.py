@@ -187,7 +187,9 @@ class Journal(Closable):
         """Return a new recorder of one process on one bus, for `bus.open_bus`."""
         from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - of buses only
 
-        return BusRecorder(self.emit, self.name, self._keeps, self._keep)
+        return BusRecorder(
+            self.emit, self.name, self._keeps, self._keep, self._note_registration
+        )
 
     def record_death(
         self, pid: int, *, machine: str | None = None, process: str = ""
@@ -262,6 +264,11 @@ class Journal(Closable):
             else:
                 return
         incarnation.lose()
+
+    def _note_registration(self, number: int, name: str) -> None:
+        incarnation = self._current()
+        if incarnation is not None:
+            incarnation.meta.registration(number, name)
 
     def _keep(
         self, payload: Any, encoded: bytes | memoryview | None

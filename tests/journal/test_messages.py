@@ -178,3 +178,23 @@ def test_a_payload_that_is_not_whole_is_refused_with_the_remedy(tmp_path: Path) 
     assert (none.truncated, none.encoded) == (False, None)
     with pytest.raises(JournalError, match=r"record with Journal\(payloads=True\)"):
         none.payload()
+
+
+def test_the_names_of_tasks_outlive_the_segments_that_record_them(
+    tmp_path: Path,
+) -> None:
+    with (
+        Journal(tmp_path, segment_bytes=16 << 10) as journal,
+        memory_bus(journal=journal) as one,
+    ):
+        one.register("echo", on_command=lambda message: message.payload)
+        for _ in range(60):
+            one.call("echo", None)
+    (first,) = tmp_path.rglob("seg-00000.qbj")
+    first.unlink()
+
+    found = read(tmp_path, kinds=["command"])
+
+    assert 0 < len(found) < 60
+    assert {one.receiver for one in found} == {"echo"}
+    assert "" not in {one.sender for one in found}
