@@ -402,7 +402,12 @@ class _Replay:
         end = math.inf
         if self._timeout_s is not None:
             end = _sync.monotonic() + self._timeout_s
-        while (self._open or any(self._unsent())) and _sync.monotonic() < end:
+        while True:
+            queued, in_transit = self._unsent()
+            late = _sync.monotonic() >= end
+            # The queue of this process waits for no other one.
+            if not queued and (late or not (in_transit or self._open)):
+                return
             self._thread.poll(_ROOM_S)
 
     def _count_losses(self) -> None:
