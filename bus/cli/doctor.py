@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
-_EXTRAS: Final = ("pipeline", "net")
+_EXTRAS: Final = ("pipeline", "net", "mcap")
 
 # A process has one descriptor for each process that it is linked with, and a few more.
 _DESCRIPTORS_MIN: Final = 64

@@ -189,7 +189,7 @@ def cat(
 @journal.command()
 @click.argument("directory", metavar="DIR")
 def verify(directory: str) -> None:
-    """Check headers, marks and checksums of journals at or below DIR.
+    """Check headers, marks, checksums and payloads of journals at or below DIR.
 
     Exits with 1 if a file is damaged, else with 4 if a file could not be read. An
     incomplete journal is neither: `bus check` reports that.
@@ -198,7 +198,8 @@ def verify(directory: str) -> None:
     problems: list[str] = []
     for each in open_journals(directory):
         facts = each.facts()
-        damaged += facts.damaged
+        each.read_payloads()
+        damaged += facts.damaged + each.damaged_payloads
         problems += each.problems
         if not each.problems:
             held = f"records {facts.records}, segments {facts.segments}"

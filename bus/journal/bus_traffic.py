@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.format import Flag, RecordKind
+from bus.journal.format import ACCEPTS, Flag, RecordKind
 from bus.journal.violation import Finding, Place
 from bus.journal.wording import AT_PROCESS, INSPECTOR, ON_MACHINE, PID, PROCESS
 
@@ -28,14 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BusTraffic", "sort_of"]
 
-_ACCEPTS: Final = frozenset(
-    {int(RecordKind.COMMAND), int(RecordKind.RESPOND), int(RecordKind.NOTIFY)}
-)
 _EXPLAINS: Final = frozenset(
     {int(RecordKind.DISCARD), int(RecordKind.UNDELIVERED), int(RecordKind.IN_DOUBT)}
 )
 _KINDS: Final = (
-    _ACCEPTS
+    ACCEPTS
     | _EXPLAINS
     | {
         int(RecordKind.RELAY_OUT),
@@ -155,7 +152,7 @@ class BusTraffic:
                 if to_process and _DELIVER in kinds:
                     continue
                 delivered += _DELIVER in kinds
-                accepted += not _ACCEPTS.isdisjoint(kinds)
+                accepted += not ACCEPTS.isdisjoint(kinds)
                 deliveries += 0 if sort & Flag.ANSWER else kinds.count(_DELIVER)
         return {
             "B1": delivered,
@@ -297,7 +294,7 @@ def _unpacked(steps: bytes, journals: Sequence[int]) -> Message:
         journal = journals[number]
         message.journals.add(journal)
         place = Place(journal, n, mono)
-        if kind in _ACCEPTS:
+        if kind in ACCEPTS:
             message.accepted = min(message.accepted or place, place, key=_order)
         elif kind == RecordKind.DELIVER:
             message.delivered.append(place)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "ACCEPTS",
     "CHANNEL_BITS",
     "COUNT_MAX",
     "FIELDS",
@@ -179,6 +180,12 @@ class RecordKind(enum.IntEnum):
     IN_DOUBT = BusOperation.IN_DOUBT
     LINK_UP = BusOperation.LINK_UP
     LINK_DOWN = BusOperation.LINK_DOWN
+
+
+# The kinds that accept a message; only these name payloads.
+ACCEPTS: Final = frozenset(
+    {int(RecordKind.COMMAND), int(RecordKind.RESPOND), int(RecordKind.NOTIFY)}
+)
 
 
 class Flag(enum.IntFlag):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FRAME",
     "OFFSET_BITS",
+    "PAYLOAD_FILES",
     "PAYLOAD_HEADER_BYTES",
     "PAYLOAD_NUMBER_MAX",
     "PayloadFile",
@@ -44,6 +45,8 @@ PAYLOAD_HEADER_BYTES: Final = 64
 OFFSET_BITS: Final = 36
 PAYLOAD_NUMBER_MAX: Final = 2 ** (62 - OFFSET_BITS) - 1
 FRAME: Final = struct.Struct("<II")  # length and crc32 of a body
+
+PAYLOAD_FILES: Final = "payloads-*.bin"  # the names of all, as a glob
 
 _MAGIC: Final = b"QBP1"
 _VERSION: Final = 1

@@ -107,7 +107,7 @@ class Payloads:
         # Full files that the housekeeper has not yet seen.
         self._full: collections.deque[PayloadFile] = collections.deque()
         self.short = False
-        # The current file, followed by the spare.
+        # The current file, followed by the spares.
         self._line: collections.deque[PayloadFile] = collections.deque()
         self._make()
 
@@ -123,7 +123,7 @@ class Payloads:
         return body_within(payload, encoded, self._bytes_max)
 
     def advance(self) -> bool:
-        """Replace a full file by the spare; return False if there is none."""
+        """Replace a full file by a spare; return False if there is none."""
         if not self.current.full:
             return True  # another thread was faster
         if len(self._line) < 2:
@@ -133,13 +133,13 @@ class Payloads:
         return True
 
     def tend(self) -> None:
-        """Give up full files to deletion, and make the spare."""
-        self._give_up_full()
-        if len(self._line) > 1 or self._next > PAYLOAD_NUMBER_MAX:
-            return
+        """Retire full files, and make spares."""
+        self._retire_full()
+        due = self._retention.spares_due(self._file_bytes)
         try:
-            self._retention.make_room(self._file_bytes)
-            self._make()
+            while len(self._line) - 1 < due and self._next <= PAYLOAD_NUMBER_MAX:
+                self._retention.make_room(self._file_bytes)
+                self._make()
         except OSError as error:
             if not self.short:
                 _log.warning(
@@ -153,8 +153,8 @@ class Payloads:
             self.short = False
 
     def finish(self) -> None:
-        """Remove the spare and cut the current file. Repeat after an interrupt."""
-        self._give_up_full()
+        """Remove the spares and cut the current file. Repeat after an interrupt."""
+        self._retire_full()
         while len(self._line) > 1:
             self._line[-1].discard()
             self._line.pop()
@@ -163,7 +163,7 @@ class Payloads:
         except OSError as error:
             _log.warning("cannot cut %s: %s", self.current.path, error)
 
-    def _give_up_full(self) -> None:
+    def _retire_full(self) -> None:
         # The last writer in it, which may be suspended, frees its memory.
         while self._full:
             self._retention.closed(self._full[0].path, self._file_bytes)

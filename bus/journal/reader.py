@@ -18,8 +18,9 @@ from typing import Final
 import attrs
 
 from bus.errors import JournalError
-from bus.journal.format import Flag, Record, RecordKind
+from bus.journal.format import ACCEPTS, Flag, Record
 from bus.journal.meta import META_FILE
+from bus.journal.payload_file import PAYLOAD_FILES
 from bus.journal.stored_meta import StoredMeta, read_meta
 from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.stored_segment import (
@@ -110,12 +111,14 @@ class StoredJournal:
     path: the folder. id: the journal's number.
     meta: its side file as last read, see `refresh`.
     problems: the read errors so far, one line each.
+    damaged_payloads: how often `payload` has met a damaged one.
     """
 
     def __init__(self, path: Path) -> None:
         """Read the side file. JournalError if no file names the journal."""
         self.path = path
         self.problems: list[str] = []
+        self.damaged_payloads = 0
         self.meta = StoredMeta()
         self._anchors: list[tuple[int, int]] = []
         self._unread_lines = ""
@@ -223,7 +226,7 @@ class StoredJournal:
         Only COMMAND, RESPOND and NOTIFY name payloads, and only in the process of the
         sender.
         """
-        if not record.flags & Flag.PAYLOAD or record.kind < RecordKind.REGISTER:
+        if not record.flags & Flag.PAYLOAD or record.kind not in ACCEPTS:
             return None
         try:
             return self._payloads.read(record.seq)
@@ -232,8 +235,17 @@ class StoredJournal:
         except OSError as error:
             self.tell(f"cannot read a payload: {error.strerror} ({error.filename})")
         except JournalError as error:
+            self.damaged_payloads += 1
             self.tell(str(error))
         return None
+
+    def read_payloads(self) -> None:
+        """Read each payload once; a damaged one adds to `damaged_payloads`."""
+        places = set()
+        if next(self.path.glob(PAYLOAD_FILES), None) is not None:
+            for record in self.records():
+                if record.seq not in places and self.payload(record) is not None:
+                    places.add(record.seq)
 
     def facts(self) -> JournalFacts:
         """Read all segments, and return the facts."""

@@ -32,9 +32,6 @@ __all__ = ["Supply", "Tally"]
 
 _log = logging.getLogger("bus.journal")
 
-# Spare room kept ready, in bytes: about half a second of the fastest writer.
-SPARE_BYTES: Final = 32 << 20
-SPARES_MAX: Final = 8
 # A retired segment with an empty slot waits for its late writer, which may be dead.
 RETIRED_MAX: Final = 8
 # How long a close waits for writers that have drawn a slot and not written it.
@@ -137,7 +134,7 @@ class Supply:
 
     def tend(self) -> None:
         """Make spares, and seal complete segments."""
-        while len(self._line) - 1 < self._spares_due():
+        while len(self._line) - 1 < self._retention.spares_due(self._file_bytes):
             if not self._make_spare():
                 break
         for _ in range(len(self._retired)):
@@ -198,10 +195,6 @@ class Supply:
             self._seal(self._retired[0])
             self._retired.popleft()
         self._seal(self.current)
-
-    def _spares_due(self) -> int:
-        due = max(1, min(SPARES_MAX, SPARE_BYTES // self._file_bytes))
-        return min(due, self._retention.spares_max(self._file_bytes))
 
     def _make_spare(self) -> bool:
         """Make the next segment; log the first failure until one succeeds."""

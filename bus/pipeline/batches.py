@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.journal.format import Flag, RecordKind, kind_name
+from bus.journal.format import ACCEPTS, Flag, RecordKind, kind_name
 from bus.journal.wording import reason_name
 from bus.pipeline.schemas import EVENTS, arrow_schema, signed
 from queuebroker.observer import Reason
@@ -80,6 +80,11 @@ class _Clock:
         return wall_ns // 1000
 
 
+def _names_payload(records: _Array) -> _Array:
+    kept: _Array = (records["flags"] & _PAYLOAD) != 0
+    return kept & np.isin(records["kind"], [*ACCEPTS])
+
+
 def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordBatch:
     """Return records as one Arrow batch of exactly the columns of `EVENTS`."""
     names, threads = journal.meta.names.get, journal.meta.threads.get
@@ -94,7 +99,7 @@ def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordB
         "channel": (flow.view(np.uint64) >> np.uint64(1)).view(np.int64),
         "flow": flow,
         # The place of a payload is of use to the reader of its file only.
-        "seq": np.where(records["flags"] & _PAYLOAD, 0, _signed(records["seq"])),
+        "seq": np.where(_names_payload(records), 0, _signed(records["seq"])),
         "port": _signed(records["mid"]),
         "size": records["size"],
         "depth": records["depth"],

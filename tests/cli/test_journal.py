@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.journal.format import RecordKind
+from bus.journal.writer import Journal
+from bus.model.events import BusOperation
 from tests.journal.by_hand import B_LEAVES, met, received, sent
 from tests.journal.histories import Condition, clean, journal_id, store
 
@@ -133,6 +135,28 @@ def test_verify_ends_with_exit_code_1_for_a_damaged_journal(tmp_path: Path) -> N
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is damaged: the checksum of bytes 4096 to " in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_cat_shows_which_payloads_are_kept_and_verify_reads_them(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path, payloads=True, payload_bytes_max=5) as journal:
+        sink = journal._trace_sink()
+        for mid, payload in enumerate((b"abc", b"abcdefghi"), start=1):
+            flags, place = sink.keep(payload, None, failed=False)
+            sink(BusOperation.COMMAND, 1, mid, 2, 0, 9, flags=flags, place=place)
+    (file,) = tmp_path.rglob("payloads-*.bin")
+
+    lines = invoke("cat", tmp_path, "--kind", "command").stdout.splitlines()
+    whole = invoke("verify", tmp_path)
+    file.write_bytes(file.read_bytes()[:-4])
+    damaged = invoke("verify", tmp_path)
+
+    shown = [line.partition("flow")[2].split("[")[0].split()[1:] for line in lines]
+    assert shown == [["payload", "size", "9"], ["truncated", "payload", "size", "9"]]
+    assert whole.exit_code == 0
+    assert damaged.exit_code == 1
+    assert "payloads-00000.bin is damaged: the payload at byte 80" in damaged.stderr
 
 
 def test_an_incomplete_journal_is_not_damaged(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from bus.journal.stored_segment import StoredSegment, read_segment
 from bus.journal.writer import Journal
 from bus.model.payload import encode, freeze
 from bus.testing import memory_bus
+from specs.clauses import clause
 from tests.journal.bus_by_hand import bus, sent
 from tests.journal.histories import store
 
@@ -59,11 +60,11 @@ def invoke(*arguments: object, code: int = 0) -> Result:
 def recorded(folder: Path, *, skip: int = -1, payload: Any = None) -> Path:
     """Record a notification a second for each payload, then a call that fails.
 
-    skip: a notification to leave out. payload: what the last notification carries.
+    skip: a notification to leave out. payload: in place of the first of `OTHER`.
     """
     with ImportedJournal(folder, program="test", begin_ns=BEGIN) as journal:
         for place, each in enumerate([*PLAIN, *OTHER]):
-            value = payload if payload and place == len(PLAIN + OTHER) - 1 else each
+            value = payload if payload and place == len(PLAIN) else each
             if place != skip:
                 at = BEGIN + place * 10**9
                 body = encode(freeze(value))
@@ -307,7 +308,7 @@ def test_a_damaged_file_is_reported_and_no_journal_is_left(tmp_path: Path) -> No
 def test_diff_finds_the_first_difference_of_each_sender(tmp_path: Path) -> None:
     a = recorded(tmp_path / "a")
     missing = recorded(tmp_path / "missing", skip=2)
-    changed = recorded(tmp_path / "changed", payload=b"\xfe\xfe")
+    changed = recorded(tmp_path / "changed", payload=b"\xfe")
 
     equal = invoke("diff", a, recorded(tmp_path / "same"))
     fewer = invoke("diff", a, missing, code=1)
@@ -327,9 +328,13 @@ def test_diff_finds_the_first_difference_of_each_sender(tmp_path: Path) -> None:
     assert lines[5] == "notification 2 of sensor/0 differs:"
     assert lines[6].startswith("  A: 2027-01-15T08:00:02.000000Z, 3 bytes, record ")
     assert lines[-1] == "4 sequences compared, 1 different"
-    _, last = map(json.loads, other.stdout.splitlines())
-    assert (last["sender"], last["equal"], last["different"]) == ("sensor/1", 3, True)
-    assert last["first_in_b"]["size"] == 4
+    first, _ = map(json.loads, other.stdout.splitlines())
+    assert (first["sender"], first["equal"], first["different"]) == (
+        "sensor/0",
+        2,
+        True,
+    )
+    assert first["first_in_a"]["size"] == first["first_in_b"]["size"] == 3
     assert invoke("diff", a, missing, "--only", "sensor/1").stdout.endswith(
         "0 different\n"
     )
@@ -343,6 +348,7 @@ def test_diff_compares_messages_without_payload_by_size(tmp_path: Path) -> None:
     assert "2 messages compared by size only" in result.stdout
 
 
+@clause("J1")
 def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -> None:
     live, copy = tmp_path / "live", tmp_path / "copy"
     small = 64 << 10

@@ -13,6 +13,7 @@ from bus.journal.format import RecordKind
 from bus.journal.messages import KINDS, RecordedMessage, read_messages
 from bus.journal.writer import Journal
 from bus.testing import memory_bus
+from specs.clauses import clause
 from tests.journal.bus_by_hand import NOTE, A, B, C, bus, sent
 from tests.journal.bus_history import clean_bus, process, step
 from tests.journal.histories import Condition, journal_id, store
@@ -180,6 +181,7 @@ def test_a_payload_that_is_not_whole_is_refused_with_the_remedy(tmp_path: Path) 
         none.payload()
 
 
+@clause("J1")
 def test_the_names_of_tasks_outlive_the_segments_that_record_them(
     tmp_path: Path,
 ) -> None:

@@ -150,18 +150,18 @@ def test_recording_goes_on_once_a_full_disk_has_room(
         payloads = incarnation._payloads
         assert isinstance(payloads, Payloads)
         until(lambda: spares_ready(journal, 1), "spares lie ready")
-        until(lambda: len(payloads._line) == 2, "a payload file is ready")
+        until(lambda: len(payloads._line) > 1, "a payload file is ready")
         full = True
         with memory_bus(journal=journal) as bus:
             bus.register("reader", on_command=lambda _: None)
-            for _ in range(6):
+            for _ in range(25):
                 bus.call("reader", bytes(7000))
             lost = journal.payloads_lost
             assert lost > 0
             assert only(tmp_path).facts().payloads_lost == lost
             until(lambda: payloads.short, "the housekeeper finds no room")
             full = False
-            until(lambda: len(payloads._line) == 2, "there is room again")
+            until(lambda: len(payloads._line) > 1, "there is room again")
             bus.call("reader", "kept")
         assert journal.payloads_lost == lost
 

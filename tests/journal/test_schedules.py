@@ -26,7 +26,7 @@ EACH = 4
 @pytest.fixture(autouse=True)
 def _tiny_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bus.journal.writer.SEGMENT_BYTES_MIN", TINY)
-    monkeypatch.setattr("bus.journal.supply.SPARES_MAX", 1)
+    monkeypatch.setattr("bus.journal.retention.SPARES_MAX", 1)
 
 
 def work(journal: Journal, channel: int) -> None:

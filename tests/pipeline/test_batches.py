@@ -9,6 +9,7 @@ import pytest
 from bus.journal.format import COUNT_MAX, FIELDS, RecordKind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
+from bus.model.events import BusOperation
 from bus.pipeline import batches
 from bus.pipeline.schemas import EVENTS, signed
 from queuebroker.observer import Operation, Reason
@@ -46,6 +47,18 @@ def test_every_field_of_every_record_is_a_column(tmp_path: Path) -> None:
             assert row[name] == getattr(record, renamed.get(name, name)), name
         for name in ("size", "wait_us", "depth", "hop"):
             assert row[name] == getattr(record, name), name
+
+
+@pytest.mark.deep
+def test_the_place_of_a_payload_is_no_number_of_a_message(tmp_path: Path) -> None:
+    with Journal(tmp_path, payloads=True) as journal:
+        sink = journal._trace_sink()
+        flags, place = sink.keep(b"abc", None, failed=False)
+        sink(BusOperation.COMMAND, 1, 7, 2, flags=flags, place=place)
+
+    (row,) = [row for row in read(tmp_path) if row["kind"] == "command"]
+    assert place
+    assert (row["seq"], row["port"], row["flags"]) == (0, 7, flags)
 
 
 @pytest.mark.deep
