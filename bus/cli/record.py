@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 _EVERY_S: Final = 0.5  # between two lines of progress
-# After so many notifications the names of the senders are recorded again. A segment
-# holds several times as many, so each has all names, also when older ones are deleted.
-_NAMES_EVERY: Final = 65_536
 _DRAIN_S: Final = 1.0  # for writing what is unread at the end
 # The bound on unread notifications, for each pattern. In bytes it is
 # `BusConfig.task_fifo_bytes`, so a burst of short ones is not lost.
@@ -232,9 +229,6 @@ class _Recording:
         self._notifications += 1
         self._bytes += size
         self._without_payload += not place
-        if self._notifications % _NAMES_EVERY == 0:
-            for known, registered in self._origins.items():
-                self._sink.on_registered(registered, known)
         if self._notifications == self._count:
             self._ended = True
             self._here.call_soon(_nothing)  # wakes `run`

@@ -127,12 +127,14 @@ def replay(
 
     This process registers the name of each recorded sender, and sends its notifications
     at the recorded distances in time. Nothing is sent if a task of the bus has one of
-    the names. If the bus has no process, the replay opens it. Commands go to the tasks
-    that have the recorded names now; their answers are counted and not compared.
+    the names. If the bus has no process, the replay opens it, and waits for a
+    subscriber before it begins. Commands go to the tasks that have the recorded names
+    now; their answers are counted and not compared.
 
     On a terminal, the space bar pauses and resumes, . or the right arrow sends one
     message, + and - double and halve the rate, and q ends. --timeout is how long to
-    wait for answers, and for subscribers at the end. Exits with 1 if a command failed.
+    wait for the first subscriber, for answers, and at the end for slow subscribers.
+    Exits with 1 if a command failed.
     """
     kinds = ("notification", "command") if commands else ("notification",)
     since_ns, until_ns = chosen.range_ns(open_journals(directory))
@@ -151,12 +153,16 @@ def replay(
         if step and keys is None:
             raise click.UsageError("--step needs a terminal, which sends the keys")
         stack.enter_context(interruptible())
-        if message := unserved(target):
-            click.echo(f"bus: {message}; the replay opens it", err=True)
+        if opens := unserved(target):
+            click.echo(f"bus: {opens}; the replay opens it", err=True)
         bus = stack.enter_context(joined(target, patient=True, role=Role.AUTO))
         part = _Part.of(read())
         _check_part(part, directory, renames)
         tasks = _registered(bus, part.senders, renames)
+        if opens and not step:
+            # A subscriber that starts together with the replay must not miss the
+            # beginning.
+            tasks[part.first_sender].wait_for_subscribers(1, target.timeout_s)
         progress = stack.enter_context(Progress(stderr=True))
         schedule = Schedule(rate, part.first_ns, _sync.monotonic(), paused=step)
         sender = _Replay(target, bus, tasks, renames, schedule, keys, progress)
@@ -174,11 +180,14 @@ def replay(
 class _Part:
     """The chosen part of a recording, read once before anything is sent.
 
-    senders: the names to register. first_ns: the time of the first message to send.
-    count: the number of messages to send. skipped: the others, by reason.
+    senders: the names to register.
+    first_sender, first_ns: the sender and the time of the first message to send.
+    count: the number of messages to send.
+    skipped: the number of all others, by reason.
     """
 
     senders: set[str] = attrs.field(factory=set)
+    first_sender: str = ""
     first_ns: int = 0
     count: int = 0
     skipped: Counter[str] = attrs.field(factory=Counter)
@@ -191,7 +200,8 @@ class _Part:
             if why := _obstacle(message):
                 part.skipped[why] += 1
                 continue
-            part.first_ns = part.first_ns or message.wall_ns
+            if not part.count:
+                part.first_sender, part.first_ns = message.sender, message.wall_ns
             part.count += 1
             part.senders.add(message.sender)
         return part
@@ -392,7 +402,12 @@ class _Replay:
         end = math.inf
         if self._timeout_s is not None:
             end = _sync.monotonic() + self._timeout_s
-        while (self._open or any(self._unsent())) and _sync.monotonic() < end:
+        while True:
+            queued, in_transit = self._unsent()
+            late = _sync.monotonic() >= end
+            # The queue of this process waits for no other one.
+            if not queued and (late or not (in_transit or self._open)):
+                return
             self._thread.poll(_ROOM_S)
 
     def _count_losses(self) -> None:

@@ -9,6 +9,7 @@ recorder, bus_recorder          the functions that write a record
 writer                          the journal of one process
 stored_segment, stored_meta,
 stored_payloads, reader         the files, as found on disk
+replay                          when recorded messages are sent again
 rules, violation                the promises, in terms that both checkers share
 flow, bus_traffic, traffic,
 checker                         the small checker

@@ -12,12 +12,12 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
 from bus.errors import JournalError
-from bus.journal.format import RECORD, Flag, Record, RecordKind
+from bus.journal.format import ACCEPTS, RECORD, Flag, Record
 from bus.journal.header import HEADER_BYTES
 from bus.journal.messages import task_names
 from bus.journal.meta import META_FILE
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from bus.journal.stored_segment import StoredSegment
 
 __all__ = ["Snapshot", "take_snapshot"]
-
 
 
 @attrs.define

@@ -134,14 +134,49 @@ def test_messages_that_cannot_be_sent_are_counted_and_skipped(tmp_path: Path) ->
     assert "no message to send (8 without a whole payload); record" in refused.stderr
 
 
-def test_a_replay_opens_the_bus_if_no_program_has(tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_a_replay_at_full_rate_waits_for_its_subscribers(
+    beta: Far, tmp_path: Path
+) -> None:
+    """The bus itself would drop what they have not taken."""
+    count = 10_000
+    with (
+        Journal(tmp_path, payloads=True) as journal,
+        memory_bus(journal=journal) as bus,
+    ):
+        clock = bus.register("clock", thread=bus.here())
+        bus.register("reader", thread=bus.here()).subscribe("clock", lambda _: None)
+        for number in range(count):
+            clock.notify(b"%d" % number)  # bytes are sent the fastest
+            bus.here().poll(0.0)
+    beta("made.update(got=[], ear=bus.register('ear'))")
+    take = "lambda message: made['got'].append(int(message.payload))"
+    beta(f"made['ear'].subscribe('clock', {take}, capacity={count}) and None")
+
+    facts = read("replay", tmp_path, "--rate", "max")
+
+    assert (facts["notifications"], facts["lost"]) == (count, 0)
+    until(lambda: beta("len(made['got'])") == count, "all have arrived")
+    assert beta(f"made['got'] == list(range({count}))")
+
+
+@pytest.mark.deep
+def test_a_replay_opens_the_bus_and_waits_for_a_subscriber(tmp_path: Path) -> None:
+    """It begins without one when the time is over."""
     record(tmp_path)
+    alone = verb("replay", tmp_path, "--rate", "max", "--timeout", "0")
 
-    result = verb("replay", tmp_path, "--rate", "max")
+    with program("replay", f"{tmp_path}", "--rate", "max") as replaying:
+        until(lambda: verb("list").exit_code == 0, "it has opened the bus")
+        heard = verb("listen", "**", "--count", "8").stdout.splitlines()
+        answer, complaints = replaying.communicate(timeout=LIMIT_S)
 
-    assert result.exit_code == 0
-    assert result.stderr.endswith("; the replay opens it\n")
-    assert "; 8 had no subscriber" in result.stdout
+    assert alone.exit_code == 0
+    assert alone.stderr.endswith("; the replay opens it\n")
+    assert "; 8 had no subscriber" in alone.stdout
+    assert (replaying.returncode, len(heard)) == (0, 8)
+    assert complaints.endswith("; the replay opens it\n")
+    assert "no subscriber" not in answer
 
 
 @pytest.mark.usefixtures("alpha")
