@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import termios
 import tty
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 _TICK_S: Final = 0.05  # between two looks at the keys
+_INTERRUPTED_S: Final = 1.0  # for the last acknowledgements, after Ctrl-C
 _ROOM_S: Final = 0.001  # between two looks at the notifications in transit
 
 # After so many messages or bytes, the replay waits until the subscribers have taken
@@ -53,6 +55,9 @@ _ROOM_S: Final = 0.001  # between two looks at the notifications in transit
 _BURST_MESSAGES: Final = 512
 _BURST_BYTES: Final = 4 << 20
 _BURSTS_IN_TRANSIT: Final = 4
+
+# The beginnings of an arrow key. As keys of their own they have no effect.
+_BEGUN: Final = ("\x1b[", "\x1bO", "\x1b")
 
 # Why a recorded message is not sent, as the summary shows it.
 _SYSTEM: Final = "of the bus itself"
@@ -277,7 +282,7 @@ class _Replay:
         self._timeout_s: Final = target.timeout_s
         self._begun: Final = _sync.monotonic()
         self._next_tick = self._begun
-        self._ended = False
+        self._ended = self._interrupted = False
         self._at_ns = 0  # the time of the message that is next
         self._burst = self._burst_bytes = 0
         self._skipped: Counter[str] = Counter()
@@ -292,14 +297,12 @@ class _Replay:
         self, read: Callable[[], Iterator[RecordedMessage]], part: _Part, *, loop: bool
     ) -> None:
         """Send the messages until the last one, an interrupt or the key q."""
-        try:
+        with _on_interrupt(self._interrupt):
             self._pass(read())
             while loop and not self._ended:
                 self._schedule.restart(part.first_ns, _sync.monotonic())
                 self._pass(read())
             self._finish()
-        except KeyboardInterrupt:
-            pass  # a regular end
         self._seconds = _sync.monotonic() - self._begun
         self._count_losses()
 
@@ -399,16 +402,18 @@ class _Replay:
 
     def _finish(self) -> None:
         """Wait for the subscribers and the answers: leaving discards the rest."""
-        end = math.inf
-        if self._timeout_s is not None:
-            end = _sync.monotonic() + self._timeout_s
+        begun = _sync.monotonic()
         while True:
+            limit_s = _INTERRUPTED_S if self._interrupted else self._timeout_s
+            late = limit_s is not None and _sync.monotonic() - begun >= limit_s
             queued, in_transit = self._unsent()
-            late = _sync.monotonic() >= end
             # The queue of this process waits for no other one.
             if not queued and (late or not (in_transit or self._open)):
                 return
             self._thread.poll(_ROOM_S)
+
+    def _interrupt(self, *_: object) -> None:
+        self._ended = self._interrupted = True
 
     def _count_losses(self) -> None:
         seen = self._bus.inspect()
@@ -493,6 +498,21 @@ def _reasons(skipped: Mapping[str, int]) -> str:
 
 
 @contextmanager
+def _on_interrupt(handler: Callable[..., object]) -> Iterator[None]:
+    """Call a function at SIGINT and SIGTERM; a context manager.
+
+    `KeyboardInterrupt` could come after a message is sent and before it is counted.
+    """
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, former in zip(numbers, before, strict=True):
+            signal.signal(number, former)
+
+
+@contextmanager
 def _key_reader() -> Iterator[Callable[[], str] | None]:
     """Give a function that returns the keys pressed since its last call.
 
@@ -510,11 +530,15 @@ def _key_reader() -> Iterator[Callable[[], str] | None]:
         yield None
         return
 
+    begun = ""  # the first bytes of an arrow key: the terminal may split it
+
     def read() -> str:
+        nonlocal begun
         try:
-            text = os.read(number, 256).decode(errors="replace")
+            text = begun + os.read(number, 256).decode(errors="replace")
         except OSError:  # the terminal is closed
             return ""
+        begun = next((each for each in _BEGUN if text.endswith(each)), "")
         return text.replace("\x1b[C", ".").replace("\x1bOC", ".")
 
     before = termios.tcgetattr(number)
