@@ -32,7 +32,8 @@ TABLES = {
 
 
 def rows(folder: OutFolder, table: str) -> list[tuple[tuple[str, Any], ...]]:
-    return sorted(tuple(row.items()) for row in read_rows(folder, table))
+    found = (tuple(row.items()) for row in read_rows(folder, table))
+    return sorted(found, key=repr)  # columns may be null
 
 
 @pytest.mark.spark
@@ -83,10 +84,10 @@ def test_a_run_without_new_records_repeats_the_verdicts_without_spark(
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_a_run_after_any_interrupted_run_reads_only_new_journals(
+def test_a_run_after_an_interrupted_one_reads_nothing_twice(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """It has the results of a run in a new folder, wherever the other ones stopped."""
+    """It has the results of a run in a new folder."""
     history = clean(6, channels=4, steps=300, journals=2)
     plant(history, "duplicate", Random(6))
     journals, out = tmp_path / "journals", tmp_path / "out"
@@ -94,16 +95,14 @@ def test_a_run_after_any_interrupted_run_reads_only_new_journals(
     second.rename(tmp_path / "later")
     assert run_pipeline(journals, out, report=False).journals_read == 1
     (tmp_path / "later").rename(second)
-    seen: list[str] = []
 
     def strike(stage: str) -> None:
-        if stage not in seen and ":" not in stage:
-            seen.append(stage)
+        if stage == "joining sends and receives":
             raise KeyboardInterrupt
 
-    while "checking the rules" not in seen:
-        with pytest.raises(KeyboardInterrupt):
-            run_pipeline(journals, out, report=False, progress=strike)
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(journals, out, report=False, progress=strike)
+    assert not OutFolder(out).verdicts.exists()
     outcome = run_pipeline(journals, out, report=False)
 
     whole = run_pipeline(journals, tmp_path / "fresh", report=False)
