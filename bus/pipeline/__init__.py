@@ -5,6 +5,8 @@ Spark itself. Reading: `schemas`, `batches`, `share`, `source` (journals as a da
 source), `bronze` (-> events). Judging: `silver` (-> messages, sessions, flows), `rules`
 (the promises as DataFrame expressions), `verdicts`, `results` (the results for people
 and programs). Showing: `gold` (-> the few numbers to draw), `wording`, `svg`, `plots`,
-`scene`, `report`, all but the first without Spark. `run`: a whole run. Nothing is
-imported here, so that a Spark worker loads only the modules that it reads with.
+`scene`, `report`, all but the first without Spark. `run`: a whole run. Streams:
+`follower` and `messages` (growing journals, read by `source`), `spool`, `sink` and
+`gateway` (rows published on a bus). Nothing is imported here, so that a Spark worker
+loads only the modules that it reads with.
 """
