@@ -455,11 +455,19 @@ def _wrong_way(message: Message) -> str | None:
 
 def _crossings(message: Message) -> Iterator[tuple[Place, Place]]:
     """Yield the write and the read of each hop that has one of each."""
-    out, into = (Counter(each.hop for each in of) for of in (message.out, message.into))
     for went in message.out:
         for came in message.into:
-            if went.hop == came.hop and out[went.hop] == into[came.hop] == 1:
+            if (
+                went.hop == came.hop
+                and _is_alone(went, message.out)
+                and _is_alone(came, message.into)
+            ):
                 yield went.place, came.place
+
+
+def _is_alone(one: Crossing, among: list[Crossing]) -> bool:
+    # Nearly always there is only one, which need not be compared.
+    return len(among) == 1 or sum(each.hop == one.hop for each in among) == 1
 
 
 def _one_ended(key: _Key, message: Message, line: Line, *, ended: bool) -> str | None:
