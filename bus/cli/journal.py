@@ -189,7 +189,7 @@ def cat(
 @journal.command()
 @click.argument("directory", metavar="DIR")
 def verify(directory: str) -> None:
-    """Check headers, marks, checksums and payloads of journals at or below DIR.
+    """Check every file of the journals at or below DIR.
 
     Exits with 1 if a file is damaged, else with 4 if a file could not be read. An
     incomplete journal is neither: `bus check` reports that.

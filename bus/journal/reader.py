@@ -239,6 +239,10 @@ class StoredJournal:
             self.tell(str(error))
         return None
 
+    def close(self) -> None:
+        """Close the payload file that `payload` leaves open between its calls."""
+        self._payloads.close()
+
     def read_payloads(self) -> None:
         """Read each payload once; a damaged one adds to `damaged_payloads`."""
         places = set()

@@ -66,9 +66,13 @@ class StoredPayloads:
         msg = f"{path} is damaged: the payload at byte {offset} is not whole"
         raise JournalError(msg)
 
-    def _open_file(self, number: int) -> None:
+    def close(self) -> None:
+        """Close the file that is open; the next `read` opens it again."""
         self._number = -1
         _close(self._open)
+
+    def _open_file(self, number: int) -> None:
+        self.close()
         path = self._folder / payload_file_name(number)
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._open.append(file)

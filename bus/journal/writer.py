@@ -17,6 +17,7 @@ import functools
 import logging
 import os
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ from queuebroker.closable import Closable
 from queuebroker.observer import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from bus.journal.bus_recorder import BusRecorder
     from bus.journal.segment import Slot

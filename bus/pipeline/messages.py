@@ -67,13 +67,17 @@ def message_batches(
     names.find(part, records, journal)
     first = _first_of_each(records, part)
     times = wall_us(journal, segment, records["mono"])
-    for start in range(0, len(records), BATCH_RECORDS):
-        rows: list[dict[str, Any]] = []
-        for place in range(start, min(start + BATCH_RECORDS, len(records))):
-            if first[place]:
-                record = Record._make(RECORD.unpack(records[place].tobytes()))
-                rows += _rows(record, int(times[place]), part, names, patterns, journal)
-        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(MESSAGES))
+    try:
+        for start in range(0, len(records), BATCH_RECORDS):
+            rows: list[dict[str, Any]] = []
+            for place in range(start, min(start + BATCH_RECORDS, len(records))):
+                if first[place]:
+                    record = Record._make(RECORD.unpack(records[place].tobytes()))
+                    at_us = int(times[place])
+                    rows += _rows(record, at_us, part, names, patterns, journal)
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(MESSAGES))
+    finally:
+        journal.close()  # it is cached, and a worker may read many journals
 
 
 def _rows(

@@ -370,14 +370,14 @@ def test_messages_of_a_bus_have_the_parts_of_their_way(tmp_path: Path) -> None:
     assert "on link 1 17 10 ns 3 µs 4 µs" in " ".join(page.text.split())
 
 
-UNDECIDED = "2 of 12 rules cannot be judged; "
+UNDECIDED = "2 of 15 rules cannot be judged; "
 
 
 @pytest.mark.parametrize(
     ("of_rules", "violations", "headline"),
     [
-        ({}, [], "all 12 rules hold on 1\u202f234 messages"),
-        ({"B1": "nothing to check"}, [], "all 11 rules that apply hold on"),
+        ({}, [], "all 15 rules hold on 1\u202f234 messages"),
+        ({"B1": "nothing to check"}, [], "all 14 rules that apply hold on"),
         ({"Q1": "UNKNOWN", "Q5": "UNKNOWN"}, [], f"{UNDECIDED}reason of Q1"),
         (
             {"J1": "UNKNOWN", "Q5": "UNKNOWN"},
