@@ -26,6 +26,7 @@ from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.stored_segment import (
     SEGMENT_NAME,
     StoredSegment,
+    is_spare_gone,
     problem_of,
     read_segment,
     read_segment_array,
@@ -202,7 +203,8 @@ class StoredJournal:
             try:
                 found.append(self._read(path))
             except OSError as error:
-                self.tell(problem_of(error, path))
+                if not is_spare_gone(error, path):
+                    self.tell(problem_of(error, path))
             except JournalError as error:
                 self.tell(problem_of(error, path))
                 on_damaged()

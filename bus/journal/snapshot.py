@@ -109,15 +109,12 @@ def _copy_journal(
     payload_files: set[int] = set()
     users: set[int] = set()
     for segment in journal.segments():
-        if segment.header.segment < first:
+        if segment.header.segment < first or not segment.used:
             continue
         try:
             copied = _copy_segment(segment, folder)
         except OSError as error:
             journal.tell(problem_of(error, segment.path))
-            continue
-        if not copied.used:
-            (folder / copied.path.name).unlink()  # a spare
             continue
         result.segments += 1
         result.records += copied.count

@@ -39,6 +39,7 @@ __all__ = [
     "SEGMENT_NAME",
     "StoredSegment",
     "final_end",
+    "is_spare_gone",
     "problem_of",
     "read_range",
     "read_segment",
@@ -274,6 +275,16 @@ def read_range(path: Path, journal: int, first: int, end: int) -> StoredSegment:
 def read_segment_array(path: Path) -> np.ndarray[Any, Any]:
     """Return the valid records of one file as an array; raises as `read_segment`."""
     return read_segment(path).array()
+
+
+def is_spare_gone(error: JournalError | OSError, path: Path) -> bool:
+    """Return True if a file could not be read because its journal was closed meanwhile.
+
+    The close deletes the spare segments. No other open file disappears: its writer
+    seals it first, and if retention deletes it then, the numbers of the records show
+    that they are missing.
+    """
+    return isinstance(error, FileNotFoundError) and path.name.endswith(OPEN_SUFFIX)
 
 
 def problem_of(error: JournalError | OSError, path: Path) -> str:

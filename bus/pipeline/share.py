@@ -24,7 +24,7 @@ from bus.journal.header import HEADER_BYTES, SegmentHeader
 from bus.journal.meta import META_FILE
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.segment import OPEN_SUFFIX
-from bus.journal.stored_segment import problem_of, read_segment
+from bus.journal.stored_segment import is_spare_gone, problem_of, read_segment
 from bus.pipeline.batches import event_batches, storable
 from bus.pipeline.schemas import signed
 from bus.pipeline.session import is_local
@@ -140,8 +140,9 @@ class Share:
         try:
             segment = read_segment(path, self.journal)
         except (JournalError, OSError) as error:
-            row["damaged"] = int(isinstance(error, JournalError))
-            row["problems"] = storable(problem_of(error, path))
+            if not is_spare_gone(error, path):
+                row["damaged"] = int(isinstance(error, JournalError))
+                row["problems"] = storable(problem_of(error, path))
             return row, iter(())
         try:
             # After the segment: names are written before the records that use them.

@@ -262,3 +262,16 @@ def test_a_folder_that_nothing_names_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(JournalError, match="no journal in"):
         open_journals(tmp_path)
+
+
+def test_a_spare_segment_that_vanishes_is_no_problem(tmp_path: Path) -> None:
+    """The journal is closed after its files were listed."""
+    path = stored(tmp_path) / "seg-00003.open.qbj"
+    path.touch()
+    journal = only(tmp_path)
+    segments = journal.segments()
+    next(segments)
+    path.unlink()
+
+    assert [each.header.segment for each in segments] == [1, 2]
+    assert journal.problems == []

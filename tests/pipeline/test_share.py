@@ -178,7 +178,7 @@ def test_facts_written_while_a_segment_is_read_are_known(
     (share, *_) = Share.list_all(tmp_path / "one")
     rows = [row for batch in share.events() for row in batch.to_pylist()]
     living.append(Journal(tmp_path / "other"))
-    (fact,) = facts(tmp_path / "other")
+    (fact, *_) = facts(tmp_path / "other")  # a spare may follow
 
     assert [row["task"] for row in rows if row["code"] == RecordKind.SEND] == ["new"]
     assert fact["late"]
