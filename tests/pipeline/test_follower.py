@@ -109,7 +109,8 @@ def test_an_empty_slot_is_awaited_until_its_writer_publishes_it(
     with Journal(tmp_path / "live") as journal:
         tell_some(journal, 9)
         # A copy, which the writer does not change during the test.
-        shutil.copytree(tmp_path / "live", tmp_path / "copy")
+        spares = shutil.ignore_patterns("seg-00001*", "*.new")
+        shutil.copytree(tmp_path / "live", tmp_path / "copy", ignore=spares)
     path = next((tmp_path / "copy").rglob("seg-00000*"))
     with path.open("r+b") as file:
         file.seek(PUBLISHED_OFFSET)

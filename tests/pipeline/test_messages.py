@@ -52,6 +52,7 @@ def test_a_notification_to_several_tasks_is_one_row(
         for number in range(40):
             sensors[number % 2].notify({"celsius": number})
 
+    journal.close()
     found = rows(tmp_path, most=most)
 
     assert [row["value"] for row in found] == [
@@ -73,6 +74,7 @@ def test_a_value_is_bytes_text_or_json(
         bus.subscribe("sensor", lambda _: None)
         bus.register("sensor").notify(payload)
 
+    journal.close()
     (row,) = rows(tmp_path)
 
     assert row["value"] == value
@@ -88,6 +90,7 @@ def test_a_lost_payload_or_name_is_an_error(
         sensor = bus.register("sensor")
         for _ in range(400):
             sensor.notify("x" * 100)
+    journal.close()
     lost = "payloads-00000*" if harm == "payloads" else "seg-00000*"
     for path in list(tmp_path.rglob(lost)):
         path.unlink()
