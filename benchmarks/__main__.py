@@ -38,6 +38,7 @@ SUITES: Final = {
     "pattern": "B1, four nodes of the bus pattern",
     "machines": "N1, between two network namespaces, as root",
     "journal": "J1, the cost of a record",
+    "pipeline": "S1 S2 S3 S4 S5, recorded traffic to verdicts, live and replayed",
     "durable": "D1 D2, a receiver that keeps horizons on disk",
 }
 

@@ -90,10 +90,12 @@ class Contest:
     """One job, the figures that each turn of it yields, and its contestants.
 
     contestants: the measure of each by its name; `OURS` is one of them.
+    once: True for a long job: its first turn counts, and is the only one.
     """
 
     rows: Sequence[Row]
     contestants: Mapping[str, Measure]
+    once: bool = False
 
     @property
     def label(self) -> str:
@@ -120,6 +122,9 @@ class Contest:
         """
         contestants = dict(self.contestants)
         warm_up = self._turn(contestants, 0)
+        if self.once:
+            yield warm_up
+            return
         for first in range(count):
             if time.monotonic() >= until:
                 if not first:

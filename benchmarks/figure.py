@@ -17,7 +17,7 @@ __all__ = ["OURS", "Figure", "markdown_table", "terminal_table"]
 
 OURS: Final = "ours"
 
-_RATES: Final = {"messages/s", "meetings/s"}
+_RATES: Final = {"messages/s", "meetings/s", "records/s"}
 _HEAD: Final = (
     *("figure", "unit", "ours", "spread"),
     *("rival", "value", "ratio", "must", ""),
