@@ -9,9 +9,13 @@ with a log line: recording must never make a channel fail.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["Observer", "Operation", "Reason", "Watch"]
+__all__ = ["SHARED_CHANNELS", "Observer", "Operation", "Reason", "Watch"]
+
+# The channel numbers of sockets are random and at least this. All others, which count
+# the connections of a process, are less.
+SHARED_CHANNELS: Final = 2**61
 
 
 class Operation(enum.IntEnum):
@@ -41,7 +45,7 @@ class Reason(enum.IntEnum):
     NONE = 0
     HALF_DISCONNECTED = 1  # sent after the peer had disconnected (QB-DISC-6)
     DISCARDED = 2  # unread when its receiver disconnected (QB-DISC-11)
-    PEER_LOST = 3  # the peer vanished (QB-SOCK-4)
+    PEER_LOST = 3  # the peer vanished, and may have received it (QB-SOCK-4)
     TIMED_OUT = 4
     BROKER_CLOSED = 5
     UNKNOWN_BROKER = 6
@@ -79,6 +83,7 @@ class Observer(Protocol):
         """Record one operation; return quickly; never call back.
 
         channel: number of the connection, unique in this process, 0 before a match.
+          The two ends of a socket have the same number, drawn at random from 2**61 on.
         direction: for SEND, RECEIVE, DROP, RECV_*, WRITE and READ, the side that
           receives this flow; for the others the side that acts. Side 0 is the end of
           the acceptor, side 1 that of the connector.

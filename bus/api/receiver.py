@@ -105,25 +105,32 @@ class Responder:
             comm = router.exchange.comm
             assert comm is not None
             message._answered = True
-            comm.answer(message, frozen, error, encoded)
+            try:
+                comm.answer(message, frozen, error, encoded)
+            except BaseException:
+                message._answered = False  # a second answer would be ignored
+                raise
             return
-        message._answered = True
         trace: Trace | None = message._trace
         if trace is not None:
             names = entry.name, asker.name
             body = trace.answer_body(names, frozen, encoded, error)
             trace = trace.answer(entry.id.number, size, body)
-        wanted = router.deliver_answer(
-            Answer(
-                _to=asker,
-                number=message._id,
-                responder=entry.address,
-                payload=frozen,
-                error=None if error is None else RemoteError(entry.name, error),
-                final=message.kind is Kind.COMMAND,
-                _trace=trace,
-            )
+        answer = Answer(
+            _to=asker,
+            number=message._id,
+            responder=entry.address,
+            payload=frozen,
+            error=None if error is None else RemoteError(entry.name, error),
+            final=message.kind is Kind.COMMAND,
+            _trace=trace,
         )
+        message._answered = True
+        try:
+            wanted = router.deliver_answer(answer)
+        except BaseException:
+            message._answered = False  # as above
+            raise
         if not wanted:  # the asker has deregistered
             self.unasked += 1
 
@@ -355,11 +362,18 @@ class Receiver:
         message.reference = alive[0].reference
         run_callback(alive[0]._callback, message, self)
 
-    def has_caller(self, item: Any) -> bool:
-        """Return True if an item is an answer for which a caller still waits."""
-        if not isinstance(item, Answer):
-            return False
-        return type(self.questions.get(item.number)) is Call
+    def on_interrupted(self, item: Any, error: BaseException) -> bool:
+        """Answer a question with the interrupt of its callback, or of its answer.
+
+        Return True if the item is an answer for which a caller still waits.
+        """
+        if isinstance(item, Answer):
+            return type(self.questions.get(item.number)) is Call
+        if type(item) is Incoming and item.wants_reply and not item._answered:
+            with suppress(Exception):  # `error` is the one to report
+                why = f"interrupted by {error_text_of(error)}"
+                self.responder.respond(item, error=why)
+        return False
 
     def _extract(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""

@@ -127,9 +127,9 @@ def _cell(value: str | int) -> str | int:
 )
 @click.option(
     "--around",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help=f"Show this record, and {_AROUND} selected ones before and after it.",
+    metavar="[JOURNAL:]N",
+    help=f"Show this record, and {_AROUND} selected ones before and after it; of each"
+    " journal, or of the one named.",
 )
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
@@ -143,7 +143,7 @@ def cat(
     kinds: tuple[str, ...],
     flow: str | None,
     record: int | None,
-    around: int | None,
+    around: str | None,
     limit: int | None,
     chosen: Chosen,
     payloads: bool,
@@ -158,6 +158,17 @@ def cat(
     journals = open_journals(directory)
     since_ns, until_ns = chosen.range_ns(journals)
     names = task_names(journals) if chosen.names else {}
+    near: int | None = None
+    if around is not None:
+        owner, near = _place(around)
+        if owner is not None:
+            journals = [each for each in journals if each.id == owner]
+            if not journals:
+                message = (
+                    f"{directory} has no journal {hex64(owner)}; `bus journal ls` shows"
+                    " those that it has"
+                )
+                raise click.BadParameter(message, param_hint="'--around'")
 
     def wanted(journal: StoredJournal, one: Record) -> bool:
         return (
@@ -172,14 +183,14 @@ def cat(
     found = (
         (each, one)
         for each in journals
-        for one in _near(each, functools.partial(wanted, each), around)
+        for one in _near(each, functools.partial(wanted, each), near)
     )
     line = _json_line if as_json else _line
     last = -1
     for each, one in itertools.islice(found, limit):
         click.echo(line(each, one, payloads=payloads))
         last = max(last, one.n)
-    number = around if record is None else record
+    number = near if record is None else record
     if number is not None and last < number and limit is None:
         end = "" if last < 0 else f": the last one is {last}"
         warn([f"no record has the number {number}{end}"])
@@ -251,6 +262,21 @@ def _flow(text: str) -> int:
     except ValueError:
         message = f"{text!r} is not a hexadecimal number"
         raise click.BadParameter(message, param_hint="'--flow'") from None
+
+
+def _place(text: str) -> tuple[int | None, int]:
+    """Return the journal and the number of a record as `cat` shows it."""
+    journal, _, number = text.rpartition(":")
+    try:
+        place = int(journal, 16) if journal else None, int(number)
+    except ValueError:
+        place = None, -1
+    if place[1] < 0:
+        message = (
+            f"{text!r} is no record; give its number, or JOURNAL:N as `cat` shows it"
+        )
+        raise click.BadParameter(message, param_hint="'--around'")
+    return place
 
 
 def _names_in(

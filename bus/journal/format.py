@@ -45,12 +45,13 @@ task      in REGISTER the name that was taken; in SUBSCRIBE the name or pattern 
           the notifiers, without their machine.
 ========  ==================================================================
 
-The channel half of `flow` has 62 bits: a random 31-bit base drawn per incarnation of
-a journal, then the process-wide number that the observer is given, in 31 bits. The
-2**31st channel of a process carries into the base and takes numbers that are unlikely
-to be in use: a collision is then as improbable as it was before. Two incarnations
-among k share a base with probability about k*k / 2**32. `flow` stays below 2**63, so
-that a signed column holds the same number.
+The channel half of `flow` has 62 bits. The highest one is 1 if the channel is a socket:
+the other 61 are then the number that both ends have drawn together. Else they are a
+random 30-bit base drawn per incarnation of a journal, then the process-wide number that
+the observer is given, in 31 bits. The 2**31st channel of a process carries into the
+base and takes numbers that are unlikely to be in use: a collision is then as improbable
+as it was before. Two incarnations among k share a base with probability about k*k /
+2**31. `flow` stays below 2**63, so that a signed column holds the same number.
 
 How LINK_UP and LINK_DOWN fill them: `mid` is the other process as its system numbers
 it, `task` its name, `peer` the machine as the journals of that process name it; the
@@ -70,7 +71,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bus.model.events import BusOperation
-from queuebroker.observer import Operation
+from queuebroker.observer import SHARED_CHANNELS, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +87,7 @@ __all__ = [
     "RECORD",
     "RECORD_BYTES",
     "RECORD_VERSION",
+    "SHARED_FLOWS",
     "Flag",
     "Record",
     "RecordKind",
@@ -102,6 +104,7 @@ RECORD: Final = struct.Struct("<BBHIQqQQQQIIIIHBBI")
 RECORD_BYTES: Final = RECORD.size
 MARK_OFFSET: Final = 76
 CHANNEL_BITS: Final = 31
+SHARED_FLOWS: Final = 2 * SHARED_CHANNELS  # flows from here on are those of sockets
 COUNT_MAX: Final = 2**62 - 1  # of `seq` and `mid`: signed columns can add to it
 
 # (name, numpy code), in the order of RECORD. numpy's codes are kept beside the names

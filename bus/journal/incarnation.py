@@ -75,7 +75,7 @@ class Incarnation:
         """
         header = _first_header(slots)
         self.folder = parent / _folder_name(machine) / _incarnation_name(header)
-        self.base = header.journal >> 32
+        self.base = header.journal >> 33  # so that no flow of it is `SHARED_FLOWS`
         self._recorder = recorder
         self._lock = _sync.Lock()
         self._inside = _sync.Local()

@@ -270,6 +270,8 @@ class StoredJournal:
         for problem in segment.problems:
             self.tell(problem)
         self._anchor(segment.header.mono, segment.header.wall)
+        for mono, wall in segment.anchors:
+            self._anchor(mono, wall)
         self.refresh()
         return segment
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 from bus.journal.format import CHANNEL_BITS, RECORD, RECORD_VERSION
 from queuebroker import _sync
+from queuebroker.observer import SHARED_CHANNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -92,6 +93,8 @@ def exhausted() -> NoReturn:
 
 def flow_of(base: int, channel: int, direction: int) -> int:
     """Return the `flow` of a channel's direction; channel 0 is none (see `format`)."""
+    if channel >= SHARED_CHANNELS:
+        return channel << 1 | direction
     return ((base << CHANNEL_BITS) + channel << 1 if channel else 0) | direction
 
 

@@ -329,8 +329,9 @@ _ALL: Final = (
             " Over each channel record SEND or RECEIVE r of that journal: a would-be"
             " violation 'received' if r is a RECEIVE and r.n > end(r.flow); 'sent' if"
             " r is a SEND and r.n > end(r.flow ^ 1) (the sender had disconnected);"
-            " 'accepted' if r is a SEND and r.n > end(r.flow) (the receiver had: such a"
-            " message is dropped, not accepted). `other_n` is that CLOSE_LOCAL's."
+            " 'accepted' if r is a SEND, r.n > end(r.flow) and r.flow < 2**62 (the"
+            " receiver had: such a message is dropped, not accepted; but over a socket"
+            " the sender learns of it later). `other_n` is that CLOSE_LOCAL's."
         ),
         cases={
             "received": "received on a side that had disconnected",

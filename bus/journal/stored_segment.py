@@ -126,6 +126,23 @@ class StoredSegment:
         return max(time for slot, time in enumerate(times) if slot not in invalid)
 
     @property
+    def anchors(self) -> list[tuple[int, int]]:
+        """The instants known on both clocks, as (mono, wall), from its records."""
+        kinds = self.body[::RECORD_BYTES]  # the first byte of each record
+        found = []
+        for kind in (RecordKind.OPEN, RecordKind.CLOCK):
+            slot = kinds.find(kind)
+            while slot >= 0:
+                record = Record._make(
+                    RECORD.unpack_from(self.body, slot * RECORD_BYTES)
+                )
+                # 0 is no wall clock, and neither is a value out of range.
+                if slot not in self.invalid and 0 < record.origin < 2**63:
+                    found.append((record.mono, record.origin))
+                slot = kinds.find(kind, slot + 1)
+        return found
+
+    @property
     def blank(self) -> bool:
         """True if it is the first segment of a journal and holds no record.
 

@@ -14,7 +14,7 @@ import attrs
 
 from bus.journal.bus_traffic import BusTraffic
 from bus.journal.flow import End, Flow
-from bus.journal.format import Record, RecordKind
+from bus.journal.format import SHARED_FLOWS, Record, RecordKind
 from bus.journal.violation import Finding, Place
 from bus.model.events import BusReason
 
@@ -196,7 +196,7 @@ class Traffic:
         receiver = record.flow & 1
         if channel.ends[1 - receiver] is not None:
             self._late(channel, record, "sent", 1 - receiver)
-        else:
+        elif record.flow < SHARED_FLOWS:
             self._late(channel, record, "accepted", receiver)
 
     def _late(self, channel: Channel, record: Record, case: str, side: int) -> None:

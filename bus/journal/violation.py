@@ -81,7 +81,9 @@ class Violation:
         if self.seq is not None or self.n is None:
             chosen += ["--flow", hex64(self.flow)]
         if self.n is not None:
-            chosen += ["--around", str(self.n)]
+            # Other journals may have records of this flow, and of this number.
+            of = "" if self.journal is None else f"{hex64(self.journal)}:"
+            chosen += ["--around", f"{of}{self.n}"]
         return " ".join(["bus journal cat", folder, *chosen])
 
 

@@ -16,7 +16,7 @@ import attrs
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
-from bus.journal.format import RecordKind
+from bus.journal.format import SHARED_FLOWS, RecordKind
 from bus.journal.rules import RULES, Basis, Verdict
 from bus.pipeline.bus_rules import b1, b2, b3, b4, b5, b6, deliveries, sort_name
 from bus.pipeline.bus_silver import LINE, is_notification, suspects
@@ -274,7 +274,10 @@ def _q7(tables: Tables) -> DataFrame:
     cases: _Cases = {
         "received": (is_kind(RecordKind.RECEIVE) & after_receiver, {}),
         "sent": (is_kind(RecordKind.SEND) & after_sender, {}),
-        "accepted": (is_kind(RecordKind.SEND) & after_receiver, {}),
+        "accepted": (
+            is_kind(RecordKind.SEND) & after_receiver & (F.col("flow") < SHARED_FLOWS),
+            {},
+        ),
     }
     by_sender = is_kind(RecordKind.SEND) & after_sender
     place = {"other_n": F.when(by_sender, sender).otherwise(receiver)}

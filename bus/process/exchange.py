@@ -29,6 +29,7 @@ from bus.kernel.tasks.actions import (
     Fail,
     Open,
     Post,
+    Resume,
     Settled,
 )
 from bus.kernel.trace import Tracer
@@ -413,11 +414,10 @@ class Exchange:
             self._taken = None
             try:
                 self.comm.do(action)
-            except MemoryError:
-                # It has the messages that are left. Not after an interrupt, which may
-                # come between a delivery and the removal of the message from the
-                # action: no message may be delivered twice.
-                self._taken = action
+            except BaseException:
+                # After an interrupt, too: the action has the messages that are left.
+                # The first of the others may be held back, and wait for its turn.
+                self._taken = action if action.messages else Resume(action.entry)
                 raise
             return
         if type(action) is Settled:

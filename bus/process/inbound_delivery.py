@@ -67,7 +67,9 @@ class InboundDelivery:
     def deliver(self, entry: Entry, messages: list[Incoming | InboundRun]) -> None:
         """Give messages to a task, or hold them back, and remove them from the list.
 
-        After an error, those are left in it for which nothing was done.
+        Each is removed before anything is done for it, so that an interrupt loses one
+        at most, and a second call with the rest delivers none twice. After a
+        `MemoryError`, for which nothing was done, the message is left in the list.
         """
         if self._horizons is not None and self._horizons.failed:
             return
@@ -76,51 +78,59 @@ class InboundDelivery:
                 self._deliver(entry, list(cast("Iterator[Incoming]", some)), messages)
                 continue
             for run in cast("Iterator[InboundRun]", some):
-                self._deliver_run(entry, run)
-                del messages[0]
+                self._deliver_run(entry, run, messages)
 
-    def _deliver_run(self, entry: Entry, run: InboundRun) -> None:
+    def _deliver_run(
+        self, entry: Entry, run: InboundRun, left: list[Incoming | InboundRun]
+    ) -> None:
+        """Deliver as `deliver`; left: begins with the run."""
         held = self._held.get(entry)
-        if run.kind is Kind.NOTIFICATION:
+        notifies = run.kind is Kind.NOTIFICATION
+        if held is None and notifies:
+            _give_notifications(entry, run)
+        elif held is None and _give_run(entry, run):
+            pass
+        elif notifies or entry.mailbox.client.account.overflow not in _WAITING:
+            rest = run.rest()
+            left[:1] = rest  # no call since `rest`: an interrupt loses none
+            if rest:
+                self._deliver(entry, rest, left)  # the policy decides on each command
+            return
+        else:
             if held is None:
-                _give_notifications(entry, run)
-            else:
-                self._deliver(entry, run.rest())
+                held = self._held[entry] = _Held()
+            items = held.items
+            # No call between these lines: an interrupt finds both changes or none.
+            items += (run,)
+            del left[0]
+            self.resume(entry)  # for the reason in `_deliver`
             return
-        if held is None and _give_run(entry, run):
-            return
-        if entry.mailbox.client.account.overflow not in _WAITING:
-            self._deliver(entry, run.rest())  # the policy decides on each command
-            return
-        if held is None:
-            held = self._held[entry] = _Held()
-        held.items.append(run)
-        self.resume(entry)  # for the reason in `_deliver`
+        del left[0]
 
     def _deliver(
         self,
         entry: Entry,
         messages: Sequence[Incoming],
-        left: list[Incoming | InboundRun] | None = None,
+        left: list[Incoming | InboundRun],
     ) -> None:
         """Deliver as `deliver`; left: begins with these messages."""
-        left = [] if left is None else left
-        if messages[0].kind is Kind.NOTIFICATION:
-            for each in messages:
-                # Counted here, once: later the gap may include drops in this process.
-                if each.gap:
-                    _account(each).missed += each.gap
         held = self._held.get(entry)
-        given = 0 if held is not None else _offer_run(entry, messages)
-        del left[:given]
+        given = 0 if held is not None else _offer_run(entry, messages, left)
         for message in messages[given:]:
-            if held is not None:
-                self._hold(held, message)
-            elif not _offer(entry, message):
-                held = _Held()
-                self._hold(held, message)
-                self._held[entry] = held
-            del left[:1]
+            # Before the delivery: later the gap may include drops in this process.
+            gap = message.gap
+            del left[0]
+            try:
+                if held is not None:
+                    self._hold(held, message)
+                elif not _offer(entry, message):
+                    held = self._held[entry] = _Held()
+                    self._hold(held, message)
+            except MemoryError:
+                left.insert(0, message)
+                raise
+            if gap:
+                _account(message).missed += gap
         if held is not None:
             # A task that read meanwhile did not know that a message is held back.
             self.resume(entry)
@@ -224,8 +234,13 @@ def _account(notification: Incoming) -> Account:
     return account
 
 
-def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
-    """Post as many messages as there is room for, from the first; return the number."""
+def _offer_run(
+    entry: Entry, messages: Sequence[Incoming], left: list[Incoming | InboundRun]
+) -> int:
+    """Post as many messages as there is room for, from the first; return the number.
+
+    left: begins with these messages; those posted are removed.
+    """
     first, given = messages[0], 0
     if first.kind is Kind.COMMAND:
         account: Account = entry.mailbox.client.account
@@ -233,7 +248,7 @@ def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
             message._account = account
         host = entry.host
         if host is not None:
-            given = host.inbox.offer_run(messages, account, host)
+            given = host.inbox.offer_run(messages, account, host, left)
     return given
 
 

@@ -111,9 +111,15 @@ class Inbox:
         return admission
 
     def offer_run(
-        self, messages: Sequence[Incoming], account: Account, host: object
+        self,
+        messages: Sequence[Incoming],
+        account: Account,
+        host: object,
+        left: list[Incoming | InboundRun],
     ) -> int:
         """Post as many messages for one task as fit, in one step.
+
+        left: begins with the messages; those posted are removed.
 
         Return the number posted, from the first. For the next one, `offer` returns the
         reason.
@@ -125,7 +131,9 @@ class Inbox:
             count = account.admit_run_locked(sizes)
             if count:
                 # No traces here: messages from a link were recorded on arrival.
+                # No call between these lines: an interrupt finds both changes or none.
                 self.items += messages[:count]
+                del left[:count]
                 self._wake_all_locked()
             return count
 

@@ -113,8 +113,12 @@ class Client(Protocol):
     def handle(self, item: Any) -> None:
         """Run the callback for one item of the mailbox."""
 
-    def has_caller(self, item: Any) -> bool:
-        """Return True if an item is an answer for which a caller still waits."""
+    def on_interrupted(self, item: Any, error: BaseException) -> bool:
+        """Report the interrupt of `handle` to the task that waits for an answer.
+
+        Return True if the item must be handled again: it is an answer for which a
+        caller still waits.
+        """
 
     def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], object], Any] | None:
         """Return the callback for a run, and its reference; None if there is none."""

@@ -161,10 +161,10 @@ class Scheduler:
         self.running = client = mailbox.client
         try:
             client.handle(item)
-        except BaseException:
+        except BaseException as error:
             # An interrupt, or a lack of memory. No callback is called twice, but a
-            # caller in another thread needs its answer.
-            if client.has_caller(item):
+            # caller in another thread or process needs its answer.
+            if client.on_interrupted(item, error):
                 mailbox.items.appendleft(item)  # type: ignore[union-attr]  # it was there
                 self.review(mailbox)
             raise

@@ -100,6 +100,7 @@ class Connection(Generic[B]):
         self.watch: Watch | None = watch
         # A descriptor for event loops, for each side that requested one.
         self.readiness: list[Readiness | None] = [None, None]
+        # As the observer is given it. Both ends of a socket have the same number.
         self.number: int = next(_numbers)
         # The registry that holds this connection while a side is open, if any.
         self.registry: dict[int, Connection[Any]] | None = None
@@ -189,7 +190,7 @@ class Connection(Generic[B]):
     def forget(self) -> None:
         """Leave the registry: no side is left to disconnect."""
         if self.registry is not None:
-            self.registry.pop(self.number, None)
+            self.registry.pop(id(self), None)
 
     def note_close_seen_locked(self, side: Side) -> None:
         """Note the first time that a side learns that its peer has disconnected."""

@@ -212,7 +212,7 @@ class BrokerManager(Closable):
     def keep_locked(self, connection: Connection[Any]) -> None:
         """Keep a connection until both of its sides are closed."""
         connection.registry = self._connections
-        self._connections[connection.number] = connection
+        self._connections[id(connection)] = connection
 
     def _note(self, operation: Operation, name: str) -> None:
         """Notify the observer, if there is one, of an event of a broker."""

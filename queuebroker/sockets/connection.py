@@ -8,6 +8,7 @@ peer are applied to the state as if the peer were local. So the tables of
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from queuebroker.channel.circular_buffer import CircularBufferQueue
@@ -15,7 +16,7 @@ from queuebroker.channel.flow import Flow
 from queuebroker.channel.queue_connection import Message, QueueConnection
 from queuebroker.channel.side import Side, other_side
 from queuebroker.channel.status import Status
-from queuebroker.observer import Operation, Reason
+from queuebroker.observer import SHARED_CHANNELS, Operation, Reason
 from queuebroker.sockets.descriptors import Described, close_all
 from queuebroker.sockets.errors import PeerLostError, ProtocolError, RemoteError
 from queuebroker.sockets.frames import Credit, Goodbye, Messages, Pong
@@ -172,7 +173,12 @@ class SocketConnection(QueueConnection):
         *,
         strict: bool = False,
         watch: Watch | None = None,
+        number: int | None = None,
     ) -> None:
+        """Create the view of one side.
+
+        number: drawn by the acceptor; None to draw it.
+        """
         inward = Flow[Any](Inbox(capacity, link))
         outward = Flow[Any](Outbound(capacity, link))
         super().__init__(
@@ -184,6 +190,9 @@ class SocketConnection(QueueConnection):
             strict=(strict, strict),
             watch=watch,
         )
+        if number is None:
+            number = SHARED_CHANNELS | int.from_bytes(os.urandom(8)) >> 3
+        self.number = number
         # A signal handler cannot send in the middle of a frame.
         self.sole = True
         self.link: Link = link
@@ -215,14 +224,15 @@ class SocketConnection(QueueConnection):
             case Messages():
                 if not self.closed[self.side]:
                     self._arrive_locked(event)
-                elif event.descriptors:
-                    close_all(self.link.take_fds_locked(event.descriptors) or ())
+                else:
+                    self._discard_locked(event)
             case Credit():
                 self.outbound.wake_locked()
             case Goodbye():
                 error = RemoteError(event.text or event.kind, kind=event.kind)
                 self._part_locked(remote, error if event.abnormal else None)
             case Lost():
+                self._note_lost_locked()
                 self.outbound.lose_locked()
                 self._part_locked(remote, event.error)
             case Pong():
@@ -245,6 +255,28 @@ class SocketConnection(QueueConnection):
         else:
             self.inbox.extend_locked(list(enumerate(messages, event.first)))
         self.refresh_locked(self.side)
+
+    def _discard_locked(self, event: Messages) -> None:
+        """Drop messages that arrive after this end has disconnected."""
+        if event.descriptors:
+            close_all(self.link.take_fds_locked(event.descriptors) or ())
+        for seq, message in enumerate(event.messages, event.first):
+            self._note_drop(self.side, seq, len(message), Reason.DISCARDED)
+
+    def _note_lost_locked(self) -> None:
+        """Note each message of which it is unknown whether the lost peer received it.
+
+        A peer that does leaves its own record of that.
+        """
+        if self.watch is not None and not self.closed[1 - self.side]:
+            protocol = self.link.protocol
+            for seq in range(protocol.received + 1, protocol.sent + 1):
+                self._note_drop(other_side(self.side), seq, 0, Reason.PEER_LOST)
+
+    def _note_drop(self, receiver: Side, seq: int, size: int, reason: Reason) -> None:
+        self.note(
+            Operation.DROP, self.side, receiver, seq=seq, size=size, reason=reason
+        )
 
     def _part_locked(self, remote: Side, error: BaseException | None) -> None:
         reason = Reason.NONE if error is None else Reason.ABNORMAL

@@ -13,6 +13,7 @@ import struct
 from itertools import accumulate, chain, count, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queuebroker.observer import SHARED_CHANNELS
 from queuebroker.sockets.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ OVERHEAD_BYTES: Final = 64
 MESSAGE_BYTES_MAX: Final = BODY_BYTES_MAX - OVERHEAD_BYTES
 
 _HELLO: Final = struct.Struct(">8sBBBBII")
-_WELCOME: Final = struct.Struct(">BBII")
+_WELCOME: Final = struct.Struct(">BBIIQ")
 NUMBER: Final = struct.Struct(">Q")
 _COUNT: Final = struct.Struct(">I")
 _RUN: Final = struct.Struct(">QI")
@@ -119,6 +120,7 @@ class Welcome(NamedTuple):
 
     capacity: messages that each direction holds.
     limit, descriptors: as in `Hello`, for both directions.
+    number: of the connection, for the observers of both ends.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Welcome(NamedTuple):
     limit: int
     descriptors: int = 0
     version: int = VERSIONS[1]
+    number: int = SHARED_CHANNELS
 
 
 class Refused(NamedTuple):
@@ -197,7 +200,7 @@ def _body_of(
             fixed = _HELLO.pack(MAGIC, *value.versions, *wants)
             found = Frame.HELLO, fixed + _text(value.name)
         case Welcome():
-            agreed = (value.descriptors, value.capacity, value.limit)
+            agreed = (value.descriptors, value.capacity, value.limit, value.number)
             fixed = _WELCOME.pack(value.version, *agreed)
             found = Frame.WELCOME, fixed + _text(value.name)
         case Refused():
@@ -317,11 +320,12 @@ def _decode_hello(body: bytes) -> Hello:
 
 
 def _decode_welcome(body: bytes) -> Welcome:
-    version, descriptors, capacity, limit = _WELCOME.unpack_from(body)
+    version, descriptors, capacity, limit, number = _WELCOME.unpack_from(body)
     name = _last_text(Frame.WELCOME, body, _WELCOME.size)
-    if not capacity or not name:
+    # A number below would be that of a channel of this process.
+    if not capacity or not name or not SHARED_CHANNELS <= number < 2 * SHARED_CHANNELS:
         raise _broken(Frame.WELCOME, "has a value out of range")
-    return Welcome(name, capacity, limit, descriptors, version)
+    return Welcome(name, capacity, limit, descriptors, version, number)
 
 
 def _decode_refused(body: bytes) -> Refused:

@@ -288,6 +288,7 @@ class IncomingConnect:
                         acceptor.terms.capacity,
                         limit,
                         descriptors,
+                        number=connection.number,
                     )
                 )
                 link.flush_locked()

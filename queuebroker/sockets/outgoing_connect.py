@@ -240,6 +240,7 @@ class OutgoingConnect:
                 welcome.limit,
                 strict=rdv.terms.strict,
                 watch=self._manager.watch,
+                number=welcome.number,
             )
             connection.peer = peer_of(link.socket, welcome.name)
             link.connection = connection

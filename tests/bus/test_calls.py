@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bus as package
-from bus import NOREPLY, CommandTimeoutError, UnresolvedError
+from bus import NOREPLY, CommandTimeoutError, RemoteError, UnresolvedError
 from bus.kernel.tasks.actions import Answer
 from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
-from tests.kit.serving import settle
+from tests.kit.serving import serve, settle
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
@@ -80,6 +80,45 @@ def test_an_interrupted_thread_hands_over_the_answers_that_it_reads_from_a_link(
             assert outcome.result(LIMIT_S) == "answer"
 
         everywhere(case, packages=(package,))
+
+
+@clause("BUS-FLOW-5", "BUS-MSG-13")
+@pytest.mark.parametrize("asks", ["another thread", "another process"])
+def test_a_caller_gets_the_interrupt_of_the_callback_that_it_waits_for(
+    asks: str,
+) -> None:
+    """Wherever the interrupt comes from the delivery to the end of the answer.
+
+    Without a timeout the caller used to wait for ever.
+    """
+
+    def run(threads: Threads) -> None:
+        with processes(2) as (near, far):
+            here = near.here()
+            near.register("echo", thread=here, on_command=lambda m: m.payload)
+            asking = near if asks == "another thread" else far
+            asker = asking.register("asker", thread=asking.thread())
+            first = threads.start(lambda: asker.call("echo", 0))
+            serve(near, lambda: first.done, "the tasks know each other")
+
+            def case(interrupted: Blow) -> None:
+                answer = threads.start(lambda: asker.call("echo", 1, timeout=None))
+                until(lambda: bool(here._manager.inbox.items), "the question is here")
+
+                interrupted(lambda: here.poll(0))
+
+                serve(near, lambda: answer.done, "the caller has an answer")
+                error = answer.error(LIMIT_S)
+                if error is None:
+                    assert answer.result(LIMIT_S) == 1
+                else:
+                    assert isinstance(error, RemoteError)
+                    assert "interrupted by KeyboardInterrupt" in str(error)
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run, threads).result(4 * LIMIT_S)
 
 
 @clause("BUS-FLOW-5")

@@ -142,6 +142,10 @@ def test_the_last_line_is_the_command_that_shows_the_records(tmp_path: Path) -> 
     [
         ({"rule": "J1", "journal": 1, "n": 9}, "bus journal ls 'a b'"),
         ({"rule": "Q1", "flow": 6, "n": 9}, "bus journal cat 'a b' --around 9"),
+        (
+            {"rule": "Q1", "flow": 6, "journal": 10, "n": 9},
+            "bus journal cat 'a b' --around 000000000000000a:9",
+        ),
         ({"rule": "Q1", "flow": 6}, "bus journal cat 'a b' --flow 0000000000000006"),
     ],
 )

@@ -14,6 +14,7 @@ from bus.journal.writer import Journal
 from bus.model.events import BusOperation
 from tests.journal.by_hand import B_LEAVES, met, received, sent
 from tests.journal.histories import Condition, clean, journal_id, store
+from tests.journal.telling import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,6 +269,25 @@ def test_cat_selects_records_by_their_number_and_the_ones_around_it(
     assert shown("--kind", "send", "--around", str(sends[9])) == sends[4:15]
     assert shown("--kind", "send", "--around", "0") == sends[:5]
     assert shown("--kind", "open", "--around", "20") == [0]
+
+
+def test_cat_shows_the_records_around_one_of_one_journal(tmp_path: Path) -> None:
+    """As `cat` itself and `bus check` name it."""
+    for number in (1, 2):
+        with Journal(tmp_path / str(number)) as journal:
+            for _ in range(20):
+                tell(journal)
+    names = [line.split()[1] for line in invoke("cat", tmp_path).stdout.splitlines()]
+    second = names[30]
+
+    result = invoke("cat", tmp_path, "--around", second)
+    unknown = invoke("cat", tmp_path, "--around", "abc:3")
+    wrong = invoke("cat", tmp_path, "--around", "abc:x")
+
+    assert [line.split()[1] for line in result.stdout.splitlines()] == names[25:36]
+    assert f"{tmp_path} has no journal 0000000000000abc" in unknown.stderr
+    assert "'abc:x' is no record" in wrong.stderr
+    assert (unknown.exit_code, wrong.exit_code) == (2, 2)
 
 
 def test_cat_reports_a_record_number_that_does_not_exist(tmp_path: Path) -> None:

@@ -236,6 +236,7 @@ def _q7(records: list[Seen]) -> Iterator[Part]:
         received = r.kind == RecordKind.RECEIVE and r.n > end(s.journal, r.flow)
         sent = r.kind == RecordKind.SEND and r.n > end(s.journal, r.flow ^ 1)
         accepted = r.kind == RecordKind.SEND and r.n > end(s.journal, r.flow)
+        accepted = accepted and r.flow < 2**62
         if received or sent or accepted:
             yield "Q7", r.flow, None, r.n
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from bus.errors import JournalError
-from bus.journal.format import RECORD_BYTES
+from bus.journal.format import RECORD_BYTES, RecordKind
 from bus.journal.header import HEADER_BYTES
 from bus.journal.reader import open_journals, read_segment_array
 from bus.journal.stored_segment import read_segment
@@ -194,6 +195,24 @@ def test_the_wall_clock_follows_the_anchor_before(tmp_path: Path) -> None:
     assert journal.wall_ns(later - 1) == wall + 999
     assert journal.wall_ns(later + 1) == wall + 3_600_000_000_001
     assert journal.wall_ns(mono - 7) == wall - 7
+
+
+def test_a_clock_that_is_set_within_a_segment_shifts_no_earlier_time(
+    tmp_path: Path,
+) -> None:
+    """The CLOCK record after the step is the anchor of the records that follow it."""
+    with Journal(tmp_path) as writer:
+        tell(writer)
+        at, wall = monotonic_ns(), 2 * time_ns()
+        writer.emit(RecordKind.CLOCK, origin=wall)
+        tell(writer)
+
+    journal = only(tmp_path)
+    _, before, clock, after, _ = journal.records()
+
+    assert clock.mono >= at
+    assert journal.wall_ns(before.mono) < wall
+    assert journal.wall_ns(after.mono) == wall + after.mono - clock.mono
 
 
 def test_facts_of_a_segment_name_its_first_and_last_record(tmp_path: Path) -> None:

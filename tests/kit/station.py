@@ -99,7 +99,7 @@ class Clerk:
     def unclaimed(self) -> list[Incoming]:
         return []
 
-    def has_caller(self, item: object) -> bool:
+    def on_interrupted(self, item: object, error: BaseException) -> bool:
         return False
 
     def try_deliver_directly(self, answer: Any, host: Any = None) -> bool:

@@ -152,7 +152,10 @@ def test_the_first_violation_stands_above_the_verdicts(tmp_path: Path) -> None:
     headline = "Q3 broken: message 3 from near to far, port 5, received 2 times"
     assert f"✗ FAIL {headline} 10 records" in output
     assert "In journal 0000000000000001; see also record 8." in output
-    assert "bus journal cat DIR --flow 0000000000000002 --around 9" in output
+    assert (
+        "bus journal cat DIR --flow 0000000000000002 --around 0000000000000001:9"
+        in output
+    )
     assert "In the order of recording: send 3, receive 3, receive 3." in output
     assert "from near" in output
     assert "to far" in output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,11 @@ from bus.kernel.wire import Pong
 from specs.clauses import clause
 from tests.simulate.process import CONFIG
 from tests.simulate.stage import Stage
-from tests.simulate.test_gaps import notify, received
+from tests.simulate.test_gaps import notify, notify_together, received
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulate.task import SimTask
 
 
@@ -97,6 +100,32 @@ def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
     stage.process("s3").die()
     stage.soon(2.0)
     assert len(third_told) == 1
+
+
+@clause("BUS-MSG-19", "BUS-DEREG-4")
+@pytest.mark.parametrize("notifies", [notify, notify_together])
+@pytest.mark.parametrize("heir", [None, "s1", "s2", "s3"])
+def test_a_notifier_that_deregisters_at_once_reaches_its_subscriber(
+    notifies: Callable[[SimTask, int], None], heir: str | None
+) -> None:
+    """Its first link may open after its departure, when another task has its name."""
+    for where, delay in product(("s1", "s3"), (0.0, 0.001, 0.002, 0.004)):
+        stage = Stage()
+        hearer = stage.task("h", "s2")
+        wait(stage, ask(hearer))
+        news = stage.task("news", where)
+
+        notifies(news, 3)
+        news.process.deregister(news)
+        stage.soon(delay)
+        again = None if heir is None else stage.process(heir).register("news")
+        if again is not None:
+            notifies(again, 2)
+        stage.soon()
+
+        assert received(stage, hearer, news) == [1, 2, 3]
+        if again is not None:
+            assert received(stage, hearer, again) == [1, 2]
 
 
 @pytest.mark.deep

@@ -36,7 +36,10 @@ GOLDEN: tuple[tuple[Value, str], ...] = (
         Hello("ann", 7, 1000),
         "01 00000019 515545554542524b 01 01 01 00 00000007 000003e8 0003 616e6e",
     ),
-    (Welcome("bob", 64, 1000, 3), "02 0000000f 01 03 00000040 000003e8 0003 626f62"),
+    (
+        Welcome("bob", 64, 1000, 3),
+        "02 00000017 01 03 00000040 000003e8 2000000000000000 0003 626f62",
+    ),
     (Refused(Refusal.NOT_ADMITTED, "no"), "03 00000005 04 0002 6e6f"),
     (Messages(1, (b"hi",)), "04 0000000a 0000000000000001 6869"),
     (
@@ -115,6 +118,7 @@ values = st.one_of(
         u32,
         st.integers(0, 255),
         st.just(VERSIONS[1]),
+        st.integers(2**61, 2**62 - 1),
     ),
     st.builds(Refused, st.sampled_from(Refusal), st.text(max_size=40)),
     st.builds(

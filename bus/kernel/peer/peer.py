@@ -17,7 +17,6 @@ from bus.kernel.streams.receipts import Receipts
 from bus.kernel.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.model.events import BusReason
 from bus.model.message import Kind
-from bus.model.registration import Visibility
 from bus.model.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
@@ -246,8 +245,9 @@ class Peer:
             self.announced.add(relay)
             about = self.about(task, relay)
             if relay in self._departing:
-                # Another task may hold its name by now.
-                about = replace(about, visibility=Visibility.PRIVATE)
+                # Another task may hold its name by now. But a private task would have
+                # no subscribers.
+                about = replace(about, closed=True)
             self.session.send_control(AddRelay(task=about))
 
     def number_of_departed(self, task: Entry, new: Callable[[], int]) -> int:

@@ -257,7 +257,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
                 messages = [station.message("c", n) for n in range(run_of)]
                 for each in messages:
                     each._to, each._account = entry, clerk.account
-                host.inbox.offer_run(messages, clerk.account, host)
+                host.inbox.offer_run(messages, clerk.account, host, [*messages])
                 return
             with contextlib.suppress(BusFullError):
                 station.send("c", "outside")
