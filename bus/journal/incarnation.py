@@ -332,7 +332,7 @@ class Incarnation:
                         self._payloads is not None and self._payloads.short,
                     )
                 )
-            except MemoryError:
+            except (MemoryError, OSError):
                 unfinished = True  # as if the disk had no room
             until = now + (RETRY_S if unfinished else ANCHOR_S)
             self._rest(parker, until)

@@ -22,6 +22,7 @@ from bus.journal.rules import Verdict
 from bus.journal.stored_segment import StoredSegment, read_segment
 from bus.journal.writer import Journal
 from bus.model.payload import encode, freeze
+from bus.pipeline.follower import EARLIEST, Follower
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.journal.bus_by_hand import bus, sent
@@ -372,6 +373,31 @@ def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -
     (incomplete,) = check(open_journals(copy)).violations
     assert (incomplete.rule, incomplete.case) == ("J1", "beginning")
     assert invoke("verify", copy).stderr == ""
+
+
+def test_records_that_become_final_during_a_snapshot_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path / "live") as journal:
+        journal.emit(99)
+
+        def growing(path: Path, number: int) -> StoredSegment:
+            segment = read_segment(path, number)
+            journal.emit(99)
+            assert journal._incarnation is not None
+            journal._incarnation._supply.publish(lambda: True)
+            return segment
+
+        monkeypatch.setattr("bus.journal.reader.read_segment", growing)
+        invoke("snapshot", tmp_path / "live", "--last", "1h", "--out", tmp_path / "new")
+        monkeypatch.undo()
+
+    follower = Follower(str(tmp_path / "new"))
+    (end,) = follower.ends().values()
+    ((each,),) = follower.plan(EARLIEST, follower.ends())
+    found = each.read()
+    assert found is not None
+    assert found.count == end > 2
 
 
 def test_a_segment_that_is_sealed_during_the_copy_is_copied(

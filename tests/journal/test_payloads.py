@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -17,8 +17,10 @@ from bus.journal.payloads import Payloads
 from bus.journal.reader import open_journals
 from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.writer import Journal
+from bus.kernel.trace import Body
 from bus.model.payload import decode, encode
 from bus.testing import memory_bus
+from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.journal.reading import patch
 from tests.journal.telling import SMALL, only
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus.journal.reader import StoredJournal
+    from bus.kernel.trace import TraceSink
+    from queuebroker.testing import Run
 
 _MARKS = int(Flag.PAYLOAD | Flag.TRUNCATED | Flag.ERROR)
 
@@ -290,3 +294,34 @@ def test_a_finalizer_that_records_during_a_change_of_files_loses_its_payload(
     assert inner == [(0, 0)]
     assert all(place for _, place in outer)
     assert journal.payloads_lost == 1
+
+
+class Places:
+    """A trace sink that gives each payload a place of its own."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def keep(self, payload: Any, *_: Any, **__: Any) -> tuple[int, int]:
+        self.kept.append(payload)
+        return int(Flag.PAYLOAD), len(self.kept)
+
+
+def test_two_threads_may_accept_the_messages_of_one_command_to_several_tasks() -> None:
+    """One waits for its addressee, which registers while the other one is sent."""
+
+    def program(run: Run) -> None:
+        sink = Places()
+        body = Body(cast("TraceSink", sink), "payload", b"encoded")
+        places: list[tuple[int, int]] = []
+
+        def wait_and_accept() -> None:
+            body.drop_encoding()
+            places.append(body.keep())
+
+        run.spawn(wait_and_accept)
+        places.append(body.keep())
+        run.join()
+        assert {sink.kept[place - 1] for _, place in places} == {"payload"}
+
+    explore(program, bound=2, random=30, seed=1, bytecode=[Body])

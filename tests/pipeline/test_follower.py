@@ -120,6 +120,25 @@ def test_an_empty_slot_is_awaited_until_its_writer_publishes_it(
     assert [*Follower(str(tmp_path / "copy")).ends().values()] == [end]
 
 
+@pytest.mark.parametrize("more", [0, 60])
+def test_a_segment_whose_last_slot_is_empty_does_not_end_a_journal(
+    tmp_path: Path, more: int
+) -> None:
+    """An interrupt ended the call that had drawn the slot."""
+    with Journal(tmp_path, segment_bytes=SEGMENT) as journal:
+        tell_some(journal, 151)  # after OPEN
+        assert journal._incarnation is not None
+        assert journal._incarnation.draw() is not None
+        tell_some(journal, more)
+    follower = Follower(str(tmp_path))
+
+    (end,) = follower.ends().values()
+
+    assert end == 153 + more + 1  # and its CLOSE
+    found = numbers(tmp_path, EARLIEST, follower.ends())
+    assert [n for _, n in found] == [*range(152), *range(153, end)]
+
+
 @pytest.mark.parametrize("harm", ["segment", "folder", "torn"])
 def test_lost_records_end_the_stream_or_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: str

@@ -126,6 +126,23 @@ def test_rows_of_failed_attempts_leave_with_their_batch(spool: Spool, bus: Bus) 
     assert files(spool) == []
 
 
+@pytest.mark.parametrize("claimed", [True, False])
+def test_rows_that_were_handed_over_stay_if_the_batch_is_aborted_then(
+    spool: Spool, bus: Bus, claimed: bool
+) -> None:
+    """Spark aborts a batch whose commit was killed after it was ready."""
+    batch = staged(spool, 1, "kept")
+    spool.hand_over(batch)
+    if claimed:
+        assert spool.claim(batch)
+
+    spool.discard(batch)
+
+    assert len(files(spool)) == 1
+    if not claimed:
+        assert Gateway(spool, bus, pytest.fail).publish() == 1
+
+
 def test_a_batch_waits_while_another_task_has_its_topic(spool: Spool, bus: Bus) -> None:
     told: list[str] = []
     gateway = Gateway(spool, bus, told.append)
