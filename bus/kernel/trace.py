@@ -162,7 +162,7 @@ class Body:
         self._kept: tuple[int, int] = 0, 0
 
     def drop_encoding(self) -> None:
-        """Free the encoding: the message waits, and its size counts only once."""
+        """Free the encoding: the message will wait, and its size counts only once."""
         if (content := self._content) is not None:
             self._content = content[0], None
 
@@ -453,6 +453,8 @@ class Tracer:
 
         Each of these processes gets a trace of its own, with the same number.
         """
+        if body is not None:
+            body.drop_encoding()
         return Trace(
             self._trace_sink,
             _NOTIFICATION,

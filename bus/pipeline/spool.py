@@ -98,7 +98,9 @@ class Spool:
         with path.open("xb") as file, pa.ipc.new_stream(file, first.schema) as stream:
             for each in itertools.chain([first], rows):
                 stream.write_batch(each)
-        _sync_to_disk(path)
+        # The file and its name, in the folders down from the spool.
+        for part in (path, *path.parents[:4]):
+            _sync_to_disk(part)
         return token
 
     def discard(self, batch: Batch) -> None:

@@ -14,6 +14,7 @@ from mcap.reader import make_reader
 from mcap.writer import Writer
 
 from bus.cli import main
+from bus.cli.message_files import FORMATS
 from bus.journal.checker import check
 from bus.journal.imported import ImportedJournal
 from bus.journal.messages import read_messages
@@ -288,6 +289,19 @@ def test_a_missing_package_is_named_with_its_extra(
     assert f'{package} is not installed; run pip install ".[{extra}]"' in result.stderr
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_damaged_name_is_exported_with_escapes(tmp_path: Path, form: str) -> None:
+    """Of a recording; the side file is JSON, which can hold what UTF-8 cannot."""
+    with ImportedJournal(tmp_path / "a", program="", begin_ns=0) as journal:
+        journal.add(0, "command", "a\ud800", receiver="b\udfff", encoded=encode(1))
+
+    invoke("export", tmp_path / "a", "--to", form)
+
+    exported = (tmp_path / f"a.{form}").read_bytes()
+    assert b"ud800" in exported
+    assert b"udfff" in exported
+
+
 def test_a_damaged_file_is_reported_and_no_journal_is_left(tmp_path: Path) -> None:
     recorded(tmp_path / "a")
     invoke("export", tmp_path / "a", "--to", "mcap")
@@ -378,7 +392,7 @@ def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -
 def test_records_that_become_final_during_a_snapshot_are_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Journal(tmp_path / "live") as journal:
+    with Journal(tmp_path / "live", segment_bytes=64 << 10) as journal:
         journal.emit(99)
 
         def growing(path: Path, number: int) -> StoredSegment:
