@@ -363,6 +363,32 @@ def test_diff_compares_messages_without_payload_by_size(tmp_path: Path) -> None:
     assert "2 messages compared by size only" in result.stdout
 
 
+def test_diff_compares_a_truncated_payload_with_a_whole_one_by_size(
+    tmp_path: Path,
+) -> None:
+    for name, kept, payload in (
+        ("part", 10, b"a" * 99),
+        ("same", 10, b"a" * 98 + b"b"),
+        ("whole", 200, b"a" * 99),
+        ("longer", 200, b"a" * 100),
+    ):
+        with (
+            Journal(
+                tmp_path / name, payloads="sender", payload_bytes_max=kept
+            ) as journal,
+            memory_bus(journal=journal) as one,
+        ):
+            one.subscribe("sender", lambda _: None)
+            one.register("sender").notify(payload)
+
+    def diff(other: str, code: int = 0) -> str:
+        return invoke("diff", tmp_path / "part", tmp_path / other, code=code).stdout
+
+    assert "1 message compared by size only" in diff("whole")
+    assert "by size only" not in diff("same")
+    assert "1 different" in diff("longer", code=1)
+
+
 @clause("J1")
 def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -> None:
     live, copy = tmp_path / "live", tmp_path / "copy"
