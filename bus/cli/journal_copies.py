@@ -141,7 +141,7 @@ def _show(results: list[Compared], first: str, second: str) -> None:
             click.echo(f"  B: {_place(each.second, second)}")
     by_size = sum(each.by_size for each in results)
     if by_size:
-        lack = "A or B lacks their payload"
+        lack = "A or B lacks their whole payload"
         click.echo(f"{counted(by_size, 'message')} compared by size only: {lack}")
     unequal = sum(each.different for each in results)
     click.echo(
@@ -178,5 +178,7 @@ def _fields(each: Compared) -> dict[str, Any]:
 def _position_fields(position: Position | None) -> dict[str, Any] | None:
     if position is None:
         return None
-    fields = attrs.asdict(position, filter=lambda field, _: field.name != "digest")
+    fields = attrs.asdict(
+        position, filter=lambda field, _: field.name not in {"kept", "digest"}
+    )
     return fields | {"journal": hex64(position.journal)}

@@ -66,6 +66,7 @@ _NO_RECEIVER: Final = "to an unknown task"
 _NO_PAYLOAD: Final = "without a whole payload"
 _DAMAGED: Final = "with a damaged payload"
 _TO_ITSELF: Final = "to a task that is replayed, too"
+_NEW_SENDER: Final = "of a task that was not recorded when the replay began"
 
 
 def _rate(text: str) -> float:
@@ -340,19 +341,21 @@ class _Replay:
         except (JournalError, WireError):
             self._skipped[_DAMAGED] += 1
             return
-        task = self._tasks[message.sender]
-        if message.kind == "notification":
+        task = self._tasks.get(message.sender)
+        if task is None:
+            self._skipped[_NEW_SENDER] += 1
+        elif message.kind == "notification":
             task.notify(payload)
             self._notifications += 1
             self._burst += 1
+            self._bytes += message.size
             self._burst_bytes += message.size
         elif message.receiver in self._tasks:
             # It would wait, unread, for a task without a program.
             self._skipped[_TO_ITSELF] += 1
-            return
         else:
             self._command(task, message.receiver, payload)
-        self._bytes += message.size
+            self._bytes += message.size
 
     def _command(self, task: Task, receiver: str, payload: Any) -> None:
         self._commands += 1

@@ -30,7 +30,7 @@ _DIGEST_BYTES: Final = 16
 class Position:
     """A message in one recording: its record, and the properties that are compared.
 
-    digest: of the payload, None if it was not kept.
+    kept: how many bytes of the payload were kept. digest: of these, None if none were.
     """
 
     wall_ns: int
@@ -38,6 +38,7 @@ class Position:
     n: int
     receiver: str
     size: int
+    kept: int
     digest: bytes | None
 
 
@@ -47,7 +48,8 @@ class Compared:
 
     counts: how many there are in each.
     equal: how many are equal before the first difference.
-    by_size: how many of these lack a payload, so that only the sizes were compared.
+    by_size: how many of these lack a payload, or a part that the other recording has,
+      so that only the sizes were compared.
     first, second: the first messages that differ, None where there are no more.
     different: True if there is a difference.
     """
@@ -83,7 +85,8 @@ class Compared:
             self._differ(*((left, None) if self._ahead_side == 0 else (None, left)))
 
     def _compare(self, first: Position, second: Position) -> None:
-        by_size = first.digest is None or second.digest is None
+        # Of two whole payloads of one size, as many bytes were kept.
+        by_size = first.kept != second.kept or None in (first.digest, second.digest)
         alike = (first.receiver, first.size) == (second.receiver, second.size)
         if alike and (by_size or first.digest == second.digest):
             self.equal += 1
@@ -117,7 +120,6 @@ def compare(
 def _position(message: RecordedMessage) -> Position:
     body = message.encoded
     digest = None
-    # The size of the whole payload tells truncated ones apart, as far as it can.
     if body is not None:
         digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
     return Position(
@@ -126,5 +128,6 @@ def _position(message: RecordedMessage) -> Position:
         message.n,
         message.receiver,
         message.size,
+        len(body or b""),
         digest,
     )

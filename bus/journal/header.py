@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -28,6 +29,7 @@ __all__ = [
     "SEAL_OFFSET",
     "Seal",
     "SegmentHeader",
+    "boot_id",
 ]
 
 HEADER_BYTES: Final = 4096
@@ -47,6 +49,8 @@ _HEAD: Final = struct.Struct("<4sHHIIQQ16sqq")
 _SEAL_MAGIC: Final = b"SEAL"
 _SEAL: Final = struct.Struct("<4sIQQQ")
 _CRC: Final = struct.Struct("<I")
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @attrs.frozen
@@ -192,3 +196,11 @@ class SegmentHeader:
             payloads_lost=min(payloads_lost, LOST_MAX),
             published=published if published <= slots else 0,
         )
+
+
+def boot_id() -> bytes:
+    """Return the boot of this machine for `SegmentHeader.boot_id`."""
+    try:
+        return bytes.fromhex(_BOOT_ID.read_text("ascii").strip().replace("-", ""))
+    except (OSError, ValueError):
+        return bytes(16)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION, RecordKind
-from bus.journal.header import HEADER_BYTES, SegmentHeader
+from bus.journal.header import HEADER_BYTES, SegmentHeader, boot_id
 from bus.journal.meta import META_FILE, Meta
 from bus.journal.payloads import Payloads
 from bus.journal.recorder import exhausted
@@ -42,8 +42,6 @@ _log = logging.getLogger("bus.journal")
 ANCHOR_S: Final = 60.0  # between two readings of both clocks
 # Between two looks at new records, or attempts to make a segment on a full disk.
 RETRY_S: Final = 1.0
-
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Incarnation:
@@ -332,7 +330,7 @@ class Incarnation:
                         self._payloads is not None and self._payloads.short,
                     )
                 )
-            except MemoryError:
+            except (MemoryError, OSError):
                 unfinished = True  # as if the disk had no room
             until = now + (RETRY_S if unfinished else ANCHOR_S)
             self._rest(parker, until)
@@ -378,7 +376,7 @@ def _first_header(slots: int) -> SegmentHeader:
         segment=0,
         first_n=0,
         slots=slots,
-        boot_id=_boot_id(),
+        boot_id=boot_id(),
         mono=_sync.monotonic_ns(),
         wall=_sync.wall_ns(),
     )
@@ -391,10 +389,3 @@ def _folder_name(machine: str) -> str:
 def _incarnation_name(header: SegmentHeader) -> str:
     start = dt.datetime.fromtimestamp(header.wall / 1e9, dt.UTC)
     return f"{os.getpid()}-{start:%Y%m%dT%H%M%S}-{hex64(header.journal)}"
-
-
-def _boot_id() -> bytes:
-    try:
-        return bytes.fromhex(_BOOT_ID.read_text("ascii").strip().replace("-", ""))
-    except (OSError, ValueError):
-        return bytes(16)

@@ -161,7 +161,12 @@ def task_names(journals: Iterable[StoredJournal]) -> dict[int, str]:
         for rows in map(functools.partial(_rows, _REGISTERS), journal.segments()):
             for record in map(Record._make, RECORD.iter_unpack(rows)):
                 names.setdefault(record.flow, journal.name(record.task))
-    return names
+    return {number: _encodable(name) for number, name in names.items()}
+
+
+def _encodable(name: str) -> str:
+    """Return a name that any file can hold; in a damaged one it may be no UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _merged(
@@ -242,7 +247,8 @@ def _accepts(
     for rows in map(functools.partial(_rows, pattern), journal.segments()):
         for record in map(Record._make, RECORD.iter_unpack(rows)):
             if record.kind == _REGISTER:
-                names.setdefault(record.flow, journal.name(record.task))
+                name = _encodable(journal.name(record.task))
+                names.setdefault(record.flow, name)
             elif not record.hop:
                 yield record
 

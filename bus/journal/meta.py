@@ -7,14 +7,18 @@ name. The lines, by their key ``is``: ``journal`` (first; the process and machin
 a bus: its REGISTER record may be deleted with the oldest segment), ``late`` (operations
 were reported after the close).
 
-Nothing here takes a lock: a finalizer may call an observer in the middle of any line of
-this module, on the same thread. If two threads meet a name at once, both write a line,
-and both numbers are valid.
+The writer locks the file (`flock`), and the kernel releases the lock when the process
+ends in any way: by that a reader can tell that no record will follow.
+
+No thread waits here for another: a finalizer may call an observer in the middle of any
+line of this module, on the same thread. If two threads meet a name at once, both write
+a line, and both numbers are valid.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -65,6 +69,10 @@ class Meta:
         # Unbuffered, and no bare descriptor: a thread that writes after the close must
         # not reach another file that has reused the descriptor.
         self._file = FileIO(self._path, "ab")
+        locked = False
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = True
         self._torn = self.unwritten = False
         self._name_numbers = itertools.count(1)
         self._thread_numbers = itertools.count(1)
@@ -81,6 +89,7 @@ class Meta:
                 "boot_id": header.boot_id.hex(),
                 "mono": header.mono,
                 "wall": header.wall,
+                "locked": locked,
             }
         )
 

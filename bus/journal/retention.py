@@ -63,7 +63,8 @@ class Retention:
 
         size: of that file; 0 for none, to enforce the limits from time to time.
 
-        OSError if a new file would leave less than ``min_free_bytes`` free.
+        OSError if a new file would leave less than ``min_free_bytes`` free, or if the
+        free bytes cannot be determined.
         """
         max_bytes, max_age_s, min_free_bytes = self._settings
         now = _sync.monotonic()

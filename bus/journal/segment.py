@@ -120,14 +120,17 @@ class Segment(MappedFile):
         with self._view[HEADER_BYTES:] as slots:
             return not invalid_slots(slots, self.header.first_n, used)
 
-    def seal(self, lost: int) -> Seal:
+    def seal(self, lost: int, *, is_last: bool = True) -> Seal:
         """Close the segment for good: count, checksum, truncate the file, rename it.
+
+        is_last: False if another segment follows. Then it keeps its length, since a
+          shorter one shows a reader that the journal has ended.
 
         For writers that have drawn a slot and not written it, the target is released.
         After an interrupt, or an OSError, call it again.
         """
         if self._seal is None:
-            self._seal = self._sum_up(lost)
+            self._seal = self._sum_up(lost, is_last=is_last)
         seal = self._seal
         # A traceback may keep an interrupted call alive, and its view of the map too.
         with contextlib.suppress(BufferError):
@@ -139,14 +142,16 @@ class Segment(MappedFile):
         self._path.rename(self.sealed_path)
         return seal
 
-    def _sum_up(self, lost: int) -> Seal:
+    def _sum_up(self, lost: int, *, is_last: bool) -> Seal:
         self._view.release()
         # After the release: a slot drawn from here on cannot be written any more.
         used = self._drawn()
         with memoryview(self._map) as file, file[HEADER_BYTES:] as slots:
             missing = invalid_slots(slots, self.header.first_n, used)
-            # Slots at the end that were never written are no holes, but the end.
-            while missing and missing[-1] == used - 1:
+            # Slots at the end that were never written are no holes, but the end. A
+            # reader may have passed those that are published.
+            (least,) = LOST.unpack_from(file, PUBLISHED_OFFSET)
+            while is_last and used > least and missing and missing[-1] == used - 1:
                 missing.pop()
                 used -= 1
             with slots[: used * RECORD_BYTES] as body:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.errors import JournalError
-from bus.journal.format import ACCEPTS, RECORD, Flag, Record
+from bus.journal.format import ACCEPTS, RECORD, RECORD_BYTES, Flag, Record
 from bus.journal.header import HEADER_BYTES
 from bus.journal.messages import task_names
 from bus.journal.meta import META_FILE
@@ -138,8 +138,8 @@ def _copy_segment(segment: StoredSegment, folder: Path) -> StoredSegment:
     """Copy a segment file, and return the copy as read.
 
     A slot that is being written may be copied without its beginning. So of a segment
-    that may still grow, the slots in use are those that were read before, and the copy
-    is made now: their writers have finished.
+    that may still grow, the slots in use are those that were read before, and those
+    that are final by now: their writers have finished.
     """
     path = segment.path
     try:
@@ -152,7 +152,8 @@ def _copy_segment(segment: StoredSegment, folder: Path) -> StoredSegment:
         target = _copied(path.with_name(name), folder)
     copy = read_segment(target)
     if copy.header.seal is None and not copy.header.seal_flaw:
-        os.truncate(target, HEADER_BYTES + len(segment.body))
+        slots = max(segment.used, copy.header.published)
+        os.truncate(target, HEADER_BYTES + slots * RECORD_BYTES)
         copy = read_segment(target)
     return copy
 

@@ -8,6 +8,7 @@ columns or the calendar, gets a number that it cannot hold.
 
 from __future__ import annotations
 
+import fcntl
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from bus.journal.meta import META_FILE, THREADS_MAX
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["StoredMeta", "read_meta"]
+__all__ = ["StoredMeta", "has_writer", "read_meta"]
 
 _JOURNAL_MAX: Final = 2**64 - 1
 _PID_MAX: Final = 2**31 - 1
@@ -76,6 +77,21 @@ def read_meta(folder: Path) -> StoredMeta:
         except _UNREADABLE:
             meta.unreadable.append(number)
     return meta
+
+
+def has_writer(folder: Path) -> bool:
+    """Return False if the process that writes a journal has ended, however it did.
+
+    True also if that cannot be told. Ask only on the machine of the process: a lock may
+    not reach another one.
+    """
+    try:
+        with (folder / META_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            line = json.loads(file.readline())
+            return line["is"] != "journal" or line.get("locked") is not True
+    except (OSError, *_UNREADABLE):
+        return True
 
 
 def _take_in(meta: StoredMeta, line: dict[str, Any]) -> None:

@@ -239,12 +239,15 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
     return StoredSegment(path, header, body, tuple(invalid), tuple(flaws))
 
 
-def final_end(path: Path, known: int) -> tuple[SegmentHeader, int]:
+def final_end(
+    path: Path, known: int, *, has_writer: bool = True
+) -> tuple[SegmentHeader, int]:
     """Return the head of a file, and the number after its last final record.
 
     It is `StoredSegment.published`, of a file that is read only from there on.
 
     known: a number up to which all slots are known to be final, in any segment.
+    has_writer: False if the process of the journal has ended: all records are final.
 
     Raises:
         JournalError: the file is not a segment.
@@ -256,6 +259,9 @@ def final_end(path: Path, known: int) -> tuple[SegmentHeader, int]:
             return header, header.first_n + header.seal.used
         end = max(known, header.first_n + header.published)
         limit = header.first_n + header.slots
+        if not has_writer:
+            used = len(_open_body(_slots(file, header, end, limit))) // RECORD_BYTES
+            return header, end + used
         while end < limit:
             body = _slots(file, header, end, min(end + _SCAN_SLOTS, limit))
             count = len(body) // RECORD_BYTES
@@ -282,7 +288,8 @@ def read_range(path: Path, journal: int, first: int, end: int) -> StoredSegment:
     count = len(body) // RECORD_BYTES
     slots = memoryview(body), first, count
     invalid = sorted({*invalid_slots(*slots), *impossible_slots(*slots)})
-    if count < end - first or _torn(body, invalid):
+    # A killed process may leave a partial record in an open segment: a hole.
+    if count < end - first or (header.seal is not None and _torn(body, invalid)):
         numbers = f"records {first} to {end - 1}"
         raise JournalError(f"cannot read {numbers} of {path}: the file is damaged")
     header = attrs.evolve(header, first_n=first, slots=count)

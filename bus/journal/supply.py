@@ -144,7 +144,7 @@ class Supply:
                 self._retired.append(segment)
             else:
                 try:
-                    self._seal(segment)
+                    self._seal(segment, is_last=False)
                 except MemoryError:
                     self._retired.append(segment)  # sealed the next time
                     raise
@@ -154,7 +154,10 @@ class Supply:
 
         idle: returns True if no thread is between drawing a slot and writing it.
         """
-        segments = [*self._retired, self.current]
+        # In this order: a writer may retire the current segment meanwhile.
+        current, segments = self.current, [*self._retired]
+        if current not in segments:
+            segments.append(current)
         drawn = [segment.drawn for segment in segments]
         end = segments[-1].header.first_n + drawn[-1]
         if end == self._published:
@@ -192,9 +195,9 @@ class Supply:
             self._line[-1].discard()
             self._line.pop()
         while self._retired:
-            self._seal(self._retired[0])
+            self._seal(self._retired[0], is_last=False)
             self._retired.popleft()
-        self._seal(self.current)
+        self._seal(self.current, is_last=True)
 
     def _make_spare(self) -> bool:
         """Make the next segment; log the first failure until one succeeds."""
@@ -237,10 +240,10 @@ class Supply:
                 return
             pause(min(deadline - now, POLL_S))
 
-    def _seal(self, segment: Segment) -> None:
+    def _seal(self, segment: Segment, *, is_last: bool) -> None:
         try:
             segment.note_payloads_lost(self.payloads_lost.total)
-            segment.seal(self.lost.total)
+            segment.seal(self.lost.total, is_last=is_last)
         except OSError as error:
             _log.warning("cannot seal %s: %s", segment.sealed_path, error)
         else:

@@ -162,19 +162,20 @@ class Body:
         self._kept: tuple[int, int] = 0, 0
 
     def drop_encoding(self) -> None:
-        """Free the encoding: the message waits, and its size counts only once."""
-        if self._content is not None:
-            self._content = self._content[0], None
+        """Free the encoding: the message will wait, and its size counts only once."""
+        if (content := self._content) is not None:
+            self._content = content[0], None
 
     def keep(self) -> tuple[int, int]:
         """Write the payload unless it is written; return its flags and place.
 
-        No two threads accept one message at once. The payload is freed: it may lie in
-        shared memory, which is used again after its last view.
+        Two threads may call it at once: one command to several tasks is several
+        messages with one body. Then it may be written twice, and either place is right.
+        The payload is freed: it may lie in shared memory, which is used again after its
+        last view.
         """
-        if self._content is not None:
-            payload, encoded = self._content
-            self._kept = self._trace_sink.keep(payload, encoded, failed=self._failed)
+        if (content := self._content) is not None:
+            self._kept = self._trace_sink.keep(*content, failed=self._failed)
             self._content = None
         return self._kept
 
@@ -452,6 +453,8 @@ class Tracer:
 
         Each of these processes gets a trace of its own, with the same number.
         """
+        if body is not None:
+            body.drop_encoding()
         return Trace(
             self._trace_sink,
             _NOTIFICATION,

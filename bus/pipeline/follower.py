@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.errors import JournalError
+from bus.journal.header import boot_id
 from bus.journal.meta import META_FILE
 from bus.journal.reader import StoredJournal
 from bus.journal.segment import OPEN_SUFFIX
+from bus.journal.stored_meta import has_writer
 from bus.journal.stored_segment import (
     SEGMENT_NAME,
     StoredSegment,
@@ -157,6 +159,8 @@ class _Followed:
         numbers = sorted({int(m[1]) for m in map(SEGMENT_NAME.fullmatch, files) if m})
         if not numbers:
             return
+        # Before the records: those that a process has written remain when it ends.
+        lives = self.over or has_writer(Path(self.folder))
         for number in numbers:
             # Of the earlier segments all records are known.
             if self.over or (number + 1) * self.slots <= self.end:
@@ -164,11 +168,19 @@ class _Followed:
             path = Path(self.folder, f"seg-{number:05d}{OPEN_SUFFIX}")
             try:
                 header, end = final_end(path, self.end)
+                killed = (
+                    not lives and header.seal is None and header.boot_id == boot_id()
+                )
+                if killed:
+                    header, end = final_end(path, self.end, has_writer=False)
             except (JournalError, OSError):
                 break  # deleted meanwhile, or damaged: the records wait
             self.slots = header.slots
+            if killed and end == header.first_n:
+                self.over = True  # segments are used in order
+                break
             self.end = max(self.end, end)
-            if end < header.first_n + header.slots:
+            if end < header.first_n + header.slots and not killed:
                 # A seal before the last slot ends the journal.
                 self.over = header.seal is not None
                 break

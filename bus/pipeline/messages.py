@@ -149,12 +149,9 @@ def _first_of_each(records: _Array, part: Range) -> _Array:
 def _before(part: Range) -> Iterator[StoredSegment]:
     """Yield the records before a range, as far as they are still there."""
     begin = max(0, part.first - LOOK_BACK)
-    own = part.segment * part.slots
-    pieces = [
-        (part.segment, max(begin, own), part.first),
-        (part.segment - 1, begin, own),
-    ]
-    for segment, first, end in pieces:
+    for segment in range(begin // part.slots, part.segment + 1):
+        first = max(begin, segment * part.slots)
+        end = min(part.first, (segment + 1) * part.slots)
         if first < end:
             piece = attrs.evolve(part, segment=segment, first=first, end=end)
             try:

@@ -98,11 +98,21 @@ class Spool:
         with path.open("xb") as file, pa.ipc.new_stream(file, first.schema) as stream:
             for each in itertools.chain([first], rows):
                 stream.write_batch(each)
-        _sync_to_disk(path)
+        # The file and its name, in the folders down from the spool.
+        for part in (path, *path.parents[:4]):
+            _sync_to_disk(part)
         return token
 
     def discard(self, batch: Batch) -> None:
-        """Remove the staged rows of a batch that will not be published."""
+        """Remove the staged rows of a batch, unless they were handed over.
+
+        Spark aborts a batch also if its commit was killed after that.
+        """
+        # In this order: the gateway moves the batch from the one to the other.
+        for path in self._ready(batch.query), self._claimed(batch.query):
+            other = _read(path)
+            if other is not None and not set(other.tokens).isdisjoint(batch.tokens):
+                return
         for path in self._files(batch):
             path.unlink(missing_ok=True)
 

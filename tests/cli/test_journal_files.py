@@ -14,6 +14,7 @@ from mcap.reader import make_reader
 from mcap.writer import Writer
 
 from bus.cli import main
+from bus.cli.message_files import FORMATS
 from bus.journal.checker import check
 from bus.journal.imported import ImportedJournal
 from bus.journal.messages import read_messages
@@ -22,6 +23,7 @@ from bus.journal.rules import Verdict
 from bus.journal.stored_segment import StoredSegment, read_segment
 from bus.journal.writer import Journal
 from bus.model.payload import encode, freeze
+from bus.pipeline.follower import EARLIEST, Follower
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.journal.bus_by_hand import bus, sent
@@ -287,6 +289,19 @@ def test_a_missing_package_is_named_with_its_extra(
     assert f'{package} is not installed; run pip install ".[{extra}]"' in result.stderr
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_damaged_name_is_exported_with_escapes(tmp_path: Path, form: str) -> None:
+    """Of a recording; the side file is JSON, which can hold what UTF-8 cannot."""
+    with ImportedJournal(tmp_path / "a", program="", begin_ns=0) as journal:
+        journal.add(0, "command", "a\ud800", receiver="b\udfff", encoded=encode(1))
+
+    invoke("export", tmp_path / "a", "--to", form)
+
+    exported = (tmp_path / f"a.{form}").read_bytes()
+    assert b"ud800" in exported
+    assert b"udfff" in exported
+
+
 def test_a_damaged_file_is_reported_and_no_journal_is_left(tmp_path: Path) -> None:
     recorded(tmp_path / "a")
     invoke("export", tmp_path / "a", "--to", "mcap")
@@ -348,6 +363,32 @@ def test_diff_compares_messages_without_payload_by_size(tmp_path: Path) -> None:
     assert "2 messages compared by size only" in result.stdout
 
 
+def test_diff_compares_a_truncated_payload_with_a_whole_one_by_size(
+    tmp_path: Path,
+) -> None:
+    for name, kept, payload in (
+        ("part", 10, b"a" * 99),
+        ("same", 10, b"a" * 98 + b"b"),
+        ("whole", 200, b"a" * 99),
+        ("longer", 200, b"a" * 100),
+    ):
+        with (
+            Journal(
+                tmp_path / name, payloads="sender", payload_bytes_max=kept
+            ) as journal,
+            memory_bus(journal=journal) as one,
+        ):
+            one.subscribe("sender", lambda _: None)
+            one.register("sender").notify(payload)
+
+    def diff(other: str, code: int = 0) -> str:
+        return invoke("diff", tmp_path / "part", tmp_path / other, code=code).stdout
+
+    assert "1 message compared by size only" in diff("whole")
+    assert "by size only" not in diff("same")
+    assert "1 different" in diff("longer", code=1)
+
+
 @clause("J1")
 def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -> None:
     live, copy = tmp_path / "live", tmp_path / "copy"
@@ -372,6 +413,31 @@ def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -
     (incomplete,) = check(open_journals(copy)).violations
     assert (incomplete.rule, incomplete.case) == ("J1", "beginning")
     assert invoke("verify", copy).stderr == ""
+
+
+def test_records_that_become_final_during_a_snapshot_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path / "live", segment_bytes=64 << 10) as journal:
+        journal.emit(99)
+
+        def growing(path: Path, number: int) -> StoredSegment:
+            segment = read_segment(path, number)
+            journal.emit(99)
+            assert journal._incarnation is not None
+            journal._incarnation._supply.publish(lambda: True)
+            return segment
+
+        monkeypatch.setattr("bus.journal.reader.read_segment", growing)
+        invoke("snapshot", tmp_path / "live", "--last", "1h", "--out", tmp_path / "new")
+        monkeypatch.undo()
+
+    follower = Follower(str(tmp_path / "new"))
+    (end,) = follower.ends().values()
+    ((each,),) = follower.plan(EARLIEST, follower.ends())
+    found = each.read()
+    assert found is not None
+    assert found.count == end > 2
 
 
 def test_a_segment_that_is_sealed_during_the_copy_is_copied(

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bus.cli import replay as replays
+from bus.journal.imported import ImportedJournal
 from bus.journal.messages import read_messages
 from bus.journal.writer import Journal
+from bus.model.payload import encode
 from bus.testing import memory_bus
 from tests.cli.verbs import CODE, MACHINE, program, read, verb
 from tests.processes import import_path
@@ -22,6 +25,7 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bus.api.task import Task
     from tests.process.real import Far
 
 PAYLOADS = [b"bytes", {"celsius": 17.5}, "text", [1, [2]]]
@@ -132,6 +136,27 @@ def test_messages_that_cannot_be_sent_are_counted_and_skipped(tmp_path: Path) ->
     assert facts["skipped"] == {"without a whole payload": 4}
     assert refused.exit_code == 1
     assert "no message to send (8 without a whole payload); record" in refused.stderr
+
+
+def test_a_sender_that_registers_during_the_replay_is_counted_and_skipped(
+    alpha: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recording is written meanwhile."""
+    record(tmp_path)
+    listen(alpha)
+    registered = replays._registered
+
+    def recording_more(*arguments: Any) -> dict[str, Task]:
+        with ImportedJournal(tmp_path, program="", begin_ns=0) as journal:
+            journal.add(0, "notification", "late", encoded=encode("x"))
+        return registered(*arguments)
+
+    monkeypatch.setattr(replays, "_registered", recording_more)
+    result = verb("replay", tmp_path, "--rate", "max")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("replayed 8 notifications of 2 tasks, ")
+    assert "skipped: 1 of a task that was not recorded when" in result.stdout
 
 
 @pytest.mark.deep

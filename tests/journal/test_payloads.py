@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+import bus.journal
 from bus.journal.checker import check
 from bus.journal.format import Flag, RecordKind
 from bus.journal.payload_file import PayloadFile, PayloadHeader
@@ -17,18 +19,26 @@ from bus.journal.payloads import Payloads
 from bus.journal.reader import open_journals
 from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.writer import Journal
+from bus.kernel.trace import Body, Tracer
+from bus.model.events import BusOperation
 from bus.model.payload import decode, encode
 from bus.testing import memory_bus
+from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.journal.reading import patch
 from tests.journal.telling import SMALL, only
 from tests.kit.buses import processes
+from tests.processes import run
+from tests.strikes import everywhere
 from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bus.journal.reader import StoredJournal
+    from bus.kernel.trace import TraceSink
+    from queuebroker.testing import Run
+    from tests.strikes import Blow
 
 _MARKS = int(Flag.PAYLOAD | Flag.TRUNCATED | Flag.ERROR)
 
@@ -238,6 +248,70 @@ def test_a_killed_process_leaves_each_named_payload_whole(tmp_path: Path) -> Non
     assert stored.problems == []
 
 
+def test_a_forked_child_keeps_payloads_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    code = """
+        import os, sys, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from bus.journal.writer import Journal
+        from bus.model.events import BusOperation
+
+        def tell(payload):
+            flags, place = sink.keep(payload, None, failed=False)
+            sink(BusOperation.COMMAND, 1, 1, 9, flags=flags, place=place)
+
+        journal = Journal(sys.argv[1], payloads=True)
+        sink = journal._trace_sink()
+        tell("parent 1")
+        child = os.fork()
+        if not child:
+            tell("child")
+            journal.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        tell("parent 2")
+        journal.close()
+    """
+
+    assert run(code, tmp_path) == (0, "", "")
+
+    journals = map(kept, open_journals(tmp_path))
+    told = sorted([payload for _, payload, _ in each] for each in journals)
+    assert told == [["child"], ["parent 1", "parent 2"]]
+
+
+@pytest.mark.deep
+def test_an_interrupt_loses_at_most_the_payload_that_was_being_kept(
+    tmp_path: Path,
+) -> None:
+    """The payload needs the next file, which the housekeeper must replace again."""
+    cases = itertools.count()
+
+    def case(struck: Blow) -> None:
+        folder = tmp_path / str(next(cases))
+        with Journal(
+            folder, payloads=True, segment_bytes=SMALL, payload_bytes_max=9000
+        ) as journal:
+            sink = journal._trace_sink()
+
+            def tell(origin: int) -> None:
+                payloads = incarnation_payloads(journal)
+                until(lambda: len(payloads._line) > 1, "a spare is ready")
+                flags, place = sink.keep(bytes(8300), None, failed=False)
+                sink(BusOperation.COMMAND, origin, 1, 9, flags=flags, place=place)
+
+            tell(1)
+            struck(lambda: tell(2))
+            tell(3)
+            assert journal.payloads_lost == journal.lost == 0
+        stored = only(folder)
+        found = [one for one in stored.records() if one.kind == RecordKind.COMMAND]
+        assert [one.origin for one in found if one.origin != 2] == [1, 3]
+        assert all(stored.payload(one) for one in found)
+        assert stored.facts().holes <= 1
+
+    everywhere(case, packages=[bus.journal])
+
+
 def test_a_file_that_is_closed_takes_no_payload(tmp_path: Path) -> None:
     """A writer suspended before the close must not write to memory that was cut off."""
     file = PayloadFile(tmp_path, PayloadHeader(1, 3, 0, 0), 4096)
@@ -290,3 +364,53 @@ def test_a_finalizer_that_records_during_a_change_of_files_loses_its_payload(
     assert inner == [(0, 0)]
     assert all(place for _, place in outer)
     assert journal.payloads_lost == 1
+
+
+class Places:
+    """A trace sink that gives each payload a place of its own."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Any, Any]] = []
+
+    def keeps(self, _: str) -> bool:
+        return True
+
+    def keep(self, payload: Any, encoded: Any, *, failed: bool) -> tuple[int, int]:
+        assert not failed
+        self.kept.append((payload, encoded))
+        return int(Flag.PAYLOAD), len(self.kept)
+
+    def __call__(self, *_: Any) -> None:
+        pass
+
+
+def test_a_notification_that_waits_for_the_links_holds_its_payload_once() -> None:
+    sink = Places()
+    tracer = Tracer(cast("TraceSink", sink), 1, itertools.count(1))
+    body = tracer.body("payload", b"encoded")
+
+    trace = tracer.remote_notification(7, body)
+    trace.number()
+    trace.for_subscriber().record_accepted(9)
+
+    assert sink.kept == [("payload", None)]
+
+
+def test_two_threads_may_accept_the_messages_of_one_command_to_several_tasks() -> None:
+    """One waits for its addressee, which registers while the other one is sent."""
+
+    def program(run: Run) -> None:
+        sink = Places()
+        body = Body(cast("TraceSink", sink), "payload", b"encoded")
+        places: list[tuple[int, int]] = []
+
+        def wait_and_accept() -> None:
+            body.drop_encoding()
+            places.append(body.keep())
+
+        run.spawn(wait_and_accept)
+        places.append(body.keep())
+        run.join()
+        assert {sink.kept[place - 1][0] for _, place in places} == {"payload"}
+
+    explore(program, bound=2, random=30, seed=1, bytecode=[Body])

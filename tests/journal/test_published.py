@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
+from bus.journal.retention import Retention
+from bus.journal.stored_segment import read_segment
+from bus.journal.supply import Supply
 from bus.journal.writer import Journal
+from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.journal.reading import patch, stored
+from tests.journal.segments import first_header, write
 from tests.journal.telling import only, tell
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bus.journal.incarnation import Incarnation
     from bus.journal.stored_segment import StoredSegment
+    from queuebroker.testing import Run
 
 
 def first_segment(folder: Path) -> StoredSegment:
@@ -95,6 +101,29 @@ def test_an_idle_program_publishes_nothing_again(tmp_path: Path) -> None:
         publish(journal)
 
         assert not supply.publish(lambda: pytest.fail("asked again"))
+
+
+def test_a_segment_that_a_writer_replaces_meanwhile_is_published() -> None:
+    def program(run: Run) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            header = first_header(slots=2)
+            supply = Supply(Path(folder), header, Retention(Path(folder)))
+            supply.tend()
+
+            def fill() -> None:
+                supply.current.take()  # an interrupt ended the call
+                write(supply.current.take())
+                assert supply.advance()
+
+            run.spawn(fill)
+            supply.publish(lambda: True)
+            run.join()
+            supply.publish(lambda: True)
+            (segment, *_) = sorted(Path(folder).iterdir())
+            assert read_segment(segment).published == 2
+            supply.finish(2)
+
+    explore(program, bound=1, random=0, seed=1, bytecode=[Supply.publish])
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,28 @@ def test_recording_goes_on_once_a_full_disk_has_room(
     assert b"kept" in b"".join(stored.payload(one) or b"" for one in stored.records())
 
 
+def test_recording_goes_on_after_a_failed_look_at_the_free_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = 0
+
+    def statvfs(_: Path) -> SimpleNamespace:
+        nonlocal failures
+        failures += 1
+        if failures < 4:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return SimpleNamespace(f_bavail=1 << 40, f_frsize=1)
+
+    monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
+    with Journal(tmp_path, segment_bytes=SMALL, min_free_bytes=1) as journal:
+        until(lambda: spares_ready(journal, 1), "spares lie ready")
+        monkeypatch.setattr("os.statvfs", statvfs)
+        for seq in range(1, 2 * SLOTS):
+            tell(journal, seq=seq)
+        until(lambda: spares_ready(journal, 2 * SLOTS), "there are spares again")
+    assert failures > 4
+
+
 def test_a_journal_leaves_room_for_others_and_goes_on_later(
     tmp_path: Path, disk: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import shutil
@@ -15,7 +16,9 @@ from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
 from bus.pipeline.follower import EARLIEST, LATEST, Follower, starting_position
-from tests.journal.telling import tell
+from tests.journal.telling import spares_ready, tell
+from tests.processes import start
+from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,13 +115,74 @@ def test_an_empty_slot_is_awaited_until_its_writer_publishes_it(
         spares = shutil.ignore_patterns("seg-00001*", "*.new")
         shutil.copytree(tmp_path / "live", tmp_path / "copy", ignore=spares)
     path = next((tmp_path / "copy").rglob("seg-00000*"))
+    locked = path.with_name("meta.jsonl").open("rb")
+    fcntl.flock(locked, fcntl.LOCK_EX)  # as its writer would
     with path.open("r+b") as file:
         file.seek(PUBLISHED_OFFSET)
         file.write(LOST.pack(published))
         file.seek(HEADER_BYTES + 4 * RECORD_BYTES)
         file.write(bytes(RECORD_BYTES))
 
-    assert [*Follower(str(tmp_path / "copy")).ends().values()] == [end]
+    with locked:
+        assert [*Follower(str(tmp_path / "copy")).ends().values()] == [end]
+
+
+def test_all_records_of_a_killed_process_are_final(tmp_path: Path) -> None:
+    """Other threads had written records after a slot that was never written."""
+    code = """
+        import sys, time
+        from bus.journal.supply import Supply
+        from bus.journal.writer import Journal
+        from tests.journal.telling import spares_ready
+        from tests.support import until
+
+        Supply.publish = lambda *_: False
+        journal = Journal(sys.argv[1], segment_bytes=16 << 10)
+        until(lambda: spares_ready(journal, 1), "a spare is ready")
+        for number in range(1, 200):
+            if number in (4, 152, 160):  # the second is the last slot of its segment
+                journal._incarnation.draw()
+            else:
+                journal.emit(99)
+        print("written", flush=True)
+        time.sleep(1000)
+    """
+    follower = Follower(str(tmp_path))
+    with start(code, tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = follower.latest(EARLIEST, most=None)
+        process.kill()
+    with next(tmp_path.rglob("seg-00001.open.qbj")).open("r+b") as file:
+        file.seek(HEADER_BYTES + (160 - 153) * RECORD_BYTES + 5)
+        file.write(b"killed in the middle of a record")
+
+    after = follower.latest(before, most=None)
+
+    assert [*before.values(), *after.values()] == [4, 200]
+    found = [n for _, n in numbers(tmp_path, EARLIEST, after)]
+    assert found == sorted({*range(200)} - {4, 152, 160})
+    assert follower.latest(after, most=None) == after
+
+
+@pytest.mark.parametrize("more", [0, 60])
+def test_a_segment_whose_last_slot_is_empty_does_not_end_a_journal(
+    tmp_path: Path, more: int
+) -> None:
+    """An interrupt ended the call that had drawn the slot."""
+    with Journal(tmp_path, segment_bytes=SEGMENT) as journal:
+        until(lambda: spares_ready(journal, 1), "a spare is ready")
+        tell_some(journal, 151)  # after OPEN
+        assert journal._incarnation is not None
+        assert journal._incarnation.draw() is not None
+        tell_some(journal, more)
+    follower = Follower(str(tmp_path))
+
+    (end,) = follower.ends().values()
+
+    assert end == 153 + more + 1  # and its CLOSE
+    found = numbers(tmp_path, EARLIEST, follower.ends())
+    assert [n for _, n in found] == [*range(152), *range(153, end)]
 
 
 @pytest.mark.parametrize("harm", ["segment", "folder", "torn"])

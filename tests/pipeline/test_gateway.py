@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
@@ -17,7 +19,6 @@ from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from bus.api.bus import Bus
 
@@ -124,6 +125,43 @@ def test_rows_of_failed_attempts_leave_with_their_batch(spool: Spool, bus: Bus) 
     Gateway(spool, bus, pytest.fail).publish()
 
     assert files(spool) == []
+
+
+def test_staged_rows_and_their_names_are_durable_before_the_batch_is_ready(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable: list[Path] = []
+    sync = os.fsync
+
+    def fsync(file: int) -> None:
+        sync(file)
+        durable.append(Path(f"/proc/self/fd/{file}").resolve())
+
+    monkeypatch.setattr("os.fsync", fsync)
+    batch = staged(spool, 1, "x")
+
+    (path,) = spool.path.rglob("*.arrow")
+    assert {path, *path.parents[:4]} <= {*durable}
+    assert path.parents[3] == spool.path.resolve()
+    spool.hand_over(batch)
+    assert durable[-1] == spool.path / "ready"
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_rows_that_were_handed_over_stay_if_the_batch_is_aborted_then(
+    spool: Spool, bus: Bus, claimed: bool
+) -> None:
+    """Spark aborts a batch whose commit was killed after it was ready."""
+    batch = staged(spool, 1, "kept")
+    spool.hand_over(batch)
+    if claimed:
+        assert spool.claim(batch)
+
+    spool.discard(batch)
+
+    assert len(files(spool)) == 1
+    if not claimed:
+        assert Gateway(spool, bus, pytest.fail).publish() == 1
 
 
 def test_a_batch_waits_while_another_task_has_its_topic(spool: Spool, bus: Bus) -> None:

@@ -8,10 +8,14 @@ import pytest
 
 from bus.errors import JournalError
 from bus.journal.writer import Journal
+from bus.model.events import BusOperation
+from bus.model.message import Kind
 from bus.model.specification import Specification
 from bus.pipeline.follower import EARLIEST, Follower
 from bus.pipeline.messages import message_batches
 from bus.testing import memory_bus
+from tests.journal.telling import SLOTS, spares_ready, tell
+from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +65,27 @@ def test_a_notification_to_several_tasks_is_one_row(
     assert [row["topic"] for row in found] == ["sensor/a", "sensor/b"] * 20
     assert len({row["offset"] for row in found}) == 40
     assert rows(tmp_path, "sensor/b", most=most) == found[1::2]
+
+
+def test_a_notification_with_records_in_two_segments_is_one_row(
+    tmp_path: Path, journal: Journal
+) -> None:
+    """The comm thread writes the second one, after a delay."""
+    sink = journal._trace_sink()
+
+    def notify(number: int, subscriber: int) -> None:
+        where = BusOperation.NOTIFY, 5, number, subscriber
+        sink(*where, kind=Kind.NOTIFICATION, flags=flags, place=place)
+
+    until(lambda: spares_ready(journal, 1), "spares lie ready")
+    for number in range(4):
+        flags, place = sink.keep(number, None, failed=False)
+        notify(number, 8)
+        for _ in range(SLOTS):
+            tell(journal)
+        notify(number, 9)
+
+    assert [row["value"] for row in rows(tmp_path)] == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize(
