@@ -299,7 +299,7 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
         yield f"{'message' if of_bus else 'port'} {record.port}"
     if record.flow >> 1:
         yield f"flow {hex64(record.flow)}"
-    if record.flags & Flag.PAYLOAD:  # its place is of no use to people
+    if record.flags & Flag.PAYLOAD:  # its location is of no use to people
         yield "truncated payload" if record.flags & Flag.TRUNCATED else "payload"
         record = record._replace(seq=0)
     for name in ("seq", "size", "depth", "wait_us", "hop"):

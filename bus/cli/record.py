@@ -215,7 +215,7 @@ class _Recording:
         number = self._sent[origin] = self._sent[origin] + message.gap + 1
         payload = message.payload
         size = size_of(payload)
-        flags, place = self._sink.keep(payload, None, failed=False)
+        flags, location = self._sink.write_payload(payload, None, failed=False)
         self._sink(
             BusOperation.NOTIFY,
             origin,
@@ -224,11 +224,11 @@ class _Recording:
             size=size,
             kind=Kind.NOTIFICATION,
             flags=flags,
-            place=place,
+            location=location,
         )
         self._notifications += 1
         self._bytes += size
-        self._without_payload += not place
+        self._without_payload += not location
         if self._notifications == self._count:
             self._ended = True
             self._here.call_soon(_nothing)  # wakes `run`

@@ -1,8 +1,8 @@
 """`PayloadFile`: a file of message bodies being written, and its layout.
 
 A header of 64 bytes, then frames: length, crc32 and bytes of one body, at a multiple of
-eight. A record names a body by its *place*: the number of the file in the upper bits,
-the offset of the frame in the lower 36. A place is never 0.
+eight. A record names a body by its *location*: the number of the file in the upper
+bits, the offset of the frame in the lower 36. A location is never 0.
 
 Room is reserved by one call into C, as a slot is drawn (`bus.journal.segment`): the
 position of an empty `io.BytesIO` is a number that one `seek` increases and returns. So
@@ -108,13 +108,13 @@ class PayloadFile(MappedFile):
     size: its length in bytes.
     """
 
-    __slots__ = ("_place", "_reserve", "size")
+    __slots__ = ("_base", "_reserve", "size")
 
     def __init__(self, folder: Path, header: PayloadHeader, size: int) -> None:
         """Make the file. OSError if there is no room; no file remains then."""
         super().__init__(folder / payload_file_name(header.number), header.pack(), size)
         self.size: Final = size
-        self._place: Final = header.number << OFFSET_BITS
+        self._base: Final = header.number << OFFSET_BITS
         position = io.BytesIO()
         position.seek(PAYLOAD_HEADER_BYTES)
         seek = position.seek
@@ -124,7 +124,7 @@ class PayloadFile(MappedFile):
         )
 
     def write(self, body: bytes | memoryview) -> int:
-        """Write a body; return its place, 0 if the file is full or closed."""
+        """Write a body; return its location, 0 if the file is full or closed."""
         length = len(body)
         frame = -(-(FRAME.size + length) // _ALIGNMENT) * _ALIGNMENT
         end = self._reserve(frame, os.SEEK_CUR)
@@ -137,7 +137,7 @@ class PayloadFile(MappedFile):
             FRAME.pack_into(self._view, offset, length, zlib.crc32(body))
         except (ValueError, TypeError):  # closed without us: see `close`
             return 0
-        return self._place | offset
+        return self._base | offset
 
     @property
     def path(self) -> Path:

@@ -1,7 +1,7 @@
 """`StoredPayloads`: the bodies of messages beside a journal, as found on disk.
 
-A body is read by its place alone; no index is needed. The reader trusts no byte of it:
-the checksum of the frame decides.
+A body is read by its location alone; no index is needed. The reader trusts no byte of
+it: the checksum of the frame decides.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class StoredPayloads:
         self._open: list[int] = []
         weakref.finalize(self, _close, self._open)
 
-    def read(self, place: int) -> bytes:
-        """Return the body at a place.
+    def read(self, location: int) -> bytes:
+        """Return the body at a location.
 
         Raises:
             JournalError: the file is another one, or the body is damaged.
             OSError: the file cannot be read; FileNotFoundError if it does not exist
               any more.
         """
-        number, offset = place >> OFFSET_BITS, place & _OFFSET
+        number, offset = location >> OFFSET_BITS, location & _OFFSET
         if number != self._number:
             self._open_file(number)
         [file] = self._open

@@ -280,12 +280,12 @@ def test_a_finalizer_that_records_during_a_change_of_files_loses_its_payload(
 
         def finalize(payloads: Payloads) -> bool:
             if not inner:
-                inner.append(sink.keep(bytes(8300), None, failed=False))
+                inner.append(sink.write_payload(bytes(8300), None, failed=False))
             return advance(payloads)
 
         monkeypatch.setattr(Payloads, "advance", finalize)
         until(lambda: len(incarnation_payloads(journal)._line) > 1, "a spare is ready")
-        outer = [sink.keep(bytes(8300), None, failed=False) for _ in range(2)]
+        outer = [sink.write_payload(bytes(8300), None, failed=False) for _ in range(2)]
 
     assert inner == [(0, 0)]
     assert all(place for _, place in outer)
