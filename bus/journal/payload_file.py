@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.mapped_file import MappedFile
-from bus.journal.segment import HAS_GIL
-from queuebroker import _sync
+from bus.journal.mapped_file import MappedFile, atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,11 +115,8 @@ class PayloadFile(MappedFile):
         self._base: Final = header.number << OFFSET_BITS
         position = io.BytesIO()
         position.seek(PAYLOAD_HEADER_BYTES)
-        seek = position.seek
         # Moves the position by the bytes of a frame, and returns the end of the frame.
-        self._reserve: Callable[[int, int], int] = (
-            seek if HAS_GIL else _one_at_a_time(seek)
-        )
+        self._reserve: Callable[[int, int], int] = atomic(position.seek)
 
     def write(self, body: bytes | memoryview) -> int:
         """Write a body; return its location, 0 if the file is full or closed."""
@@ -161,15 +156,3 @@ class PayloadFile(MappedFile):
             self._map.close()
         if end < self.size:
             os.truncate(self._path, end)
-
-
-def _one_at_a_time(
-    reserve: Callable[[int, int], int],
-) -> Callable[[int, int], int]:
-    lock = _sync.Lock()
-
-    def locked(length: int, whence: int) -> int:
-        with lock:
-            return reserve(length, whence)
-
-    return locked
