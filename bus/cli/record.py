@@ -15,6 +15,7 @@ import click
 
 from bus.cli.exits import interruptible
 from bus.cli.live import joined, live_options, unserved
+from bus.cli.selection import checked_patterns
 from bus.cli.text import Progress, duration, to_json, warn
 from bus.errors import CommandTimeoutError
 from bus.journal.wording import counted
@@ -24,7 +25,6 @@ from bus.model.events import BusOperation
 from bus.model.message import Kind
 from bus.model.payload import size_of
 from bus.model.registration import Visibility
-from bus.model.specification import Specification
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -43,17 +43,8 @@ _DRAIN_S: Final = 1.0  # for writing what is unread at the end
 _CAPACITY: Final = 65_536
 
 
-def _patterns(_: object, __: object, texts: tuple[str, ...]) -> tuple[str, ...]:
-    for text in texts:
-        try:
-            Specification.parse(text)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return texts or ("**",)
-
-
 @click.command(epilog="Example: bus record 'sensor/**' --bus house --out rec")
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, callback=_patterns)
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, callback=checked_patterns)
 @click.option(
     "--out",
     required=True,
@@ -83,9 +74,10 @@ def record(
 ) -> None:
     """Record the notifications of all tasks whose names match a PATTERN.
 
-    Without a PATTERN, those of all tasks. In a pattern, * matches one segment of a
-    name, and ** any number of them. If the bus has no process yet, waits for one. Runs
-    until Ctrl-C, SIGTERM, --count or --timeout, also while no program runs.
+    Without a PATTERN, records those of all tasks. In a pattern, * matches one segment
+    of a name, and ** any number of them. If the bus has no process yet, waits for one.
+    Runs until Ctrl-C or SIGTERM, for --timeout seconds or --count notifications, also
+    while no program runs.
 
     The bus never waits for the recorder: it drops notifications that arrive faster than
     they are written, and the summary counts them as lost.
@@ -102,7 +94,7 @@ def record(
         progress = stack.enter_context(Progress(stderr=True))
         recording = _Recording(bus, journal, count)
         try:
-            recording.subscribe(patterns)
+            recording.subscribe(patterns or ("**",))
             progress.say(f"recording to {out}")
             recording.run(target.timeout_s, progress)
         except KeyboardInterrupt:
