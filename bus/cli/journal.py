@@ -331,7 +331,9 @@ def _payload(journal: StoredJournal, record: Record) -> dict[str, Any]:
     try:
         return {"payload": decode(body)}
     except WireError as error:
-        journal.tell(f"record {record.n} of journal {hex64(journal.id)}: {error}")
+        journal.add_problem(
+            f"record {record.n} of journal {hex64(journal.id)}: {error}"
+        )
         return {}
 
 

@@ -22,7 +22,7 @@ from bus.journal.wording import counted, hex64, printable
 
 if TYPE_CHECKING:
     from bus.cli.selection import Selection
-    from bus.journal.difference import Compared, Position
+    from bus.journal.difference import ComparedMessage, ComparedSequence
 
 __all__ = [
     "diff",
@@ -65,8 +65,8 @@ def export_messages(
     """Write the messages of a bus at or below DIR to a file.
 
     Each message is written once, as its sender sent it, in the order of time. MCAP
-    holds only messages with a whole payload. MCAP and Parquet each need a package. Exits
-    with 4 if a file could not be read.
+    holds only messages with a whole payload. MCAP and Parquet each need a package.
+    Exits with 4 if a file could not be read.
     """
     target = out or Path(f"{os.path.abspath(directory)}.{form}")
     refuse_existing(target)
@@ -169,7 +169,7 @@ def diff(first: str, second: str, *, selection: Selection, as_json: bool) -> Non
     finish(problems, failed=any(each.different for each in results))
 
 
-def _show(results: list[Compared], first: str, second: str) -> None:
+def _show(results: list[ComparedSequence], first: str, second: str) -> None:
     rows = [
         (
             printable(each.sender) or "?",
@@ -185,8 +185,8 @@ def _show(results: list[Compared], first: str, second: str) -> None:
         if each.different:
             sender = printable(each.sender) or "?"
             click.echo(f"{each.kind} {each.equal + 1} of {sender} differs:")
-            click.echo(f"  A: {_place(each.first, first)}")
-            click.echo(f"  B: {_place(each.second, second)}")
+            click.echo(f"  A: {_described(each.first, first)}")
+            click.echo(f"  B: {_described(each.second, second)}")
     by_size = sum(each.by_size for each in results)
     if by_size:
         lack = "A or B lacks their payload"
@@ -199,16 +199,16 @@ def _show(results: list[Compared], first: str, second: str) -> None:
     )
 
 
-def _place(position: Position | None, directory: str) -> str:
-    if position is None:
+def _described(message: ComparedMessage | None, directory: str) -> str:
+    if message is None:
         return "no such message"
-    to = f" to {printable(position.receiver)}" if position.receiver else ""
-    record = f"record {position.n} of journal {hex64(position.journal)}"
-    when = wall_text(position.wall_ns)
-    return f"{when}{to}, {position.size:,} bytes, {record} in {printable(directory)}"
+    to = f" to {printable(message.receiver)}" if message.receiver else ""
+    record = f"record {message.n} of journal {hex64(message.journal)}"
+    when = wall_text(message.wall_ns)
+    return f"{when}{to}, {message.size:,} bytes, {record} in {printable(directory)}"
 
 
-def _fields(each: Compared) -> dict[str, Any]:
+def _fields(each: ComparedSequence) -> dict[str, Any]:
     count_a, count_b = each.counts
     return {
         "sender": each.sender,
@@ -218,16 +218,16 @@ def _fields(each: Compared) -> dict[str, Any]:
         "equal": each.equal,
         "by_size": each.by_size,
         "different": each.different,
-        "first_in_a": _position_fields(each.first),
-        "first_in_b": _position_fields(each.second),
+        "first_in_a": _message_fields(each.first),
+        "first_in_b": _message_fields(each.second),
     }
 
 
-def _position_fields(position: Position | None) -> dict[str, Any] | None:
-    if position is None:
+def _message_fields(message: ComparedMessage | None) -> dict[str, Any] | None:
+    if message is None:
         return None
-    fields = attrs.asdict(position, filter=lambda field, _: field.name != "digest")
-    return fields | {"journal": hex64(position.journal)}
+    fields = attrs.asdict(message, filter=lambda field, _: field.name != "digest")
+    return fields | {"journal": hex64(message.journal)}
 
 
 def refuse_existing(path: Path) -> None:

@@ -12,10 +12,9 @@ import pytest
 
 from bus.journal.checker import check
 from bus.journal.format import Flag, RecordKind
-from bus.journal.payload_file import PayloadFile, PayloadHeader
+from bus.journal.payload_file import PayloadFile, PayloadHeader, StoredPayloads
 from bus.journal.payloads import Payloads
 from bus.journal.reader import open_journals
-from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.writer import Journal
 from bus.model.payload import decode, encode
 from bus.testing import memory_bus
