@@ -56,7 +56,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 def finish(problems: Iterable[str], *, failed: bool = False) -> NoReturn:
     """Print each problem as one line on stderr, and exit.
 
-    failed: True if the verb has found what it reports as a failure.
+    failed: True for exit code 1, which takes precedence.
     """
     code = FAILED if failed else 0
     for problem in problems:

@@ -61,7 +61,7 @@ class MessageFile(Protocol):
     """A file being written."""
 
     def add(self, message: RecordedMessage) -> bool:
-        """Write a message; return False if the format has no place for it."""
+        """Write a message; return False if the format cannot hold it."""
 
     def close(self) -> None:
         """Complete the file."""
@@ -330,7 +330,7 @@ def _encoded(encoding: str, data: bytes, *, value: bool) -> bytes:
             decode(data)
             return data
     except (ValueError, KeyError, TypeError, RecursionError, PayloadError, WireError):
-        pass  # not what it says, or nothing that a bus can carry
+        pass  # in another encoding, or not a payload that a bus can carry
     return encode(data)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 _EVERY_S: Final = 0.5  # between two lines of progress
-_DRAIN_S: Final = 1.0  # for writing what is unread at the end
+_DRAIN_S: Final = 1.0  # for writing the unread notifications at the end
 # The bound on unread notifications, for each pattern. In bytes it is
 # `BusConfig.task_fifo_bytes`, so a burst of short ones is not lost.
 _CAPACITY: Final = 65_536

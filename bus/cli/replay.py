@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["replay"]
 
-_TICK_S: Final = 0.05  # between two looks at the keys
+_TICK_S: Final = 0.05  # between two reads of the keys
 _INTERRUPTED_S: Final = 1.0  # for the last acknowledgements, after Ctrl-C
-_ROOM_S: Final = 0.001  # between two looks at the notifications in transit
+_ROOM_S: Final = 0.001  # between two counts of the notifications in transit
 
 # After so many messages or bytes, the replay waits until the subscribers have taken
 # most of them. The bus never lets a notifier wait: it drops the oldest. Its bounds
@@ -64,7 +64,7 @@ _NO_SENDER: Final = "of an unknown sender"
 _NO_RECEIVER: Final = "to an unknown task"
 _NO_PAYLOAD: Final = "without a whole payload"
 _DAMAGED: Final = "with a damaged payload"
-_TO_ITSELF: Final = "to a task that is replayed, too"
+_TO_ITSELF: Final = "to a replayed task"
 
 
 def _rate(text: str) -> float:
@@ -247,7 +247,7 @@ def _registered(
 
 
 class _Replay:
-    """Sends the messages of one recording; reports what became of them.
+    """Sends the messages of one recording, and counts their outcomes.
 
     tasks: the registered tasks, by the recorded names of the senders.
     keys: returns the keys pressed since the last call; None without a terminal.
@@ -495,7 +495,7 @@ def _key_reader() -> Iterator[Callable[[], str] | None]:
 
     None if stdin is no terminal, or that of another job: to change the mode of a
     terminal would stop a background job. A context manager: at the end the terminal has
-    its former mode, whatever ends the block.
+    its former mode, also after an error.
     """
     stdin = sys.stdin
     try:

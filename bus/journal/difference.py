@@ -77,7 +77,7 @@ class ComparedSequence:
         self._compare(*((compared, other) if side == 0 else (other, compared)))
 
     def finish(self) -> None:
-        """Compare what is left with nothing; call it after the last message."""
+        """Note the messages that only one recording has; call it last."""
         if self._ahead:
             left = self._ahead.popleft()
             self._differ(*((left, None) if self._ahead_side == 0 else (None, left)))

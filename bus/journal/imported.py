@@ -38,7 +38,7 @@ __all__ = ["ImportedJournal"]
 
 _FILE_BYTES: Final = 16 << 20  # of a segment, and of most payload files
 _SLOTS: Final = (_FILE_BYTES - HEADER_BYTES) // RECORD_BYTES
-_FRAME_MAX: Final = FRAME.size + 8  # what a payload takes in addition, at most
+_FRAME_MAX: Final = FRAME.size + 8  # the bytes beside a payload, at most
 _WALL_MAX: Final = 2**63 - 1
 _SIZE_MAX: Final = 2**32 - 1
 _KINDS: Final = {

@@ -23,7 +23,7 @@ __all__ = ["Gateway"]
 
 
 class Gateway:
-    """Publishes what is ready in a spool; the caller holds the lock of the spool.
+    """Publishes the ready batches of a spool; the caller holds the lock of the spool.
 
     Each topic is a task of the calling thread, and each row a notification of it: a map
     of ``value``, ``key``, ``query``, ``batch`` and ``row``. The last three identify
