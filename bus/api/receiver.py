@@ -114,8 +114,8 @@ class Responder:
         trace: Trace | None = message._trace
         if trace is not None:
             names = entry.name, asker.name
-            body = trace.answer_body(names, frozen, encoded, error)
-            trace = trace.answer(entry.id.number, size, body)
+            traced = trace.answer_payload(names, frozen, encoded, error)
+            trace = trace.answer(entry.id.number, size, traced)
         answer = Answer(
             _to=asker,
             number=message._id,

@@ -178,8 +178,8 @@ class Sender:
             _deadline=deadline,
         )
         if self._tracer is not None:
-            body = self._tracer.body(frozen, encoded, name)
-            message._trace = self._tracer.command(size, body)
+            traced = self._tracer.payload(frozen, encoded, name)
+            message._trace = self._tracer.command(size, traced)
         there._router.send(message)
         return NO_QUESTION
 
@@ -259,10 +259,10 @@ class Sender:
         config = self._config
         limit, encoders = config.message_bytes_max, config.encoders
         frozen, size, encoded = freeze_within(payload, limit, encoders)
-        body = None
+        traced = None
         if self._tracer is not None:
             names = [name for _, name, _ in routes]
-            body = self._tracer.body(frozen, encoded, *names)
+            traced = self._tracer.payload(frozen, encoded, *names)
         numbers: list[int] = []
         refused: BusFullError | None = None
         to_come = len(routes)
@@ -281,7 +281,7 @@ class Sender:
                 _deadline=deadline,
             )
             if self._tracer is not None:
-                message._trace = self._tracer.command(size, body)
+                message._trace = self._tracer.command(size, traced)
             if on_response is not None:
                 question = Question(
                     text, timeout, deadline, there.name, on_response, ref, message
@@ -351,8 +351,8 @@ class Sender:
             wants_reply=True,
         )
         if self._tracer is not None:
-            body = self._tracer.body(frozen, encoded, name)
-            message._trace = self._tracer.command(size, body)
+            traced = self._tracer.payload(frozen, encoded, name)
+            message._trace = self._tracer.command(size, traced)
         serves = host.ident == _sync.get_ident()
         call = Call(
             to,
@@ -463,7 +463,7 @@ class Sender:
         limit, encoders = config.message_bytes_max, config.encoders
         frozen, size, encoded = freeze_within(payload, limit, encoders)
         tracer = self._tracer
-        body = None if tracer is None else tracer.body(frozen, encoded)
+        traced = None if tracer is None else tracer.payload(frozen, encoded)
         number = 0
         if on_response is not None:
             number = self.asker.ask(
@@ -486,7 +486,7 @@ class Sender:
                 _size=size,
             )
             if tracer is not None:
-                message._trace = tracer.notification(size, body)
+                message._trace = tracer.notification(size, traced)
             try:
                 self._router.post(message)
             except BusFullError as error:
@@ -506,7 +506,7 @@ class Sender:
                 _size=size,
             )
             if tracer is not None:
-                message._trace = tracer.remote_notification(size, body)
+                message._trace = tracer.remote_notification(size, traced)
             self._router.post(message)
         elif not audience:
             self._exchange.count_unheard(self._entry)

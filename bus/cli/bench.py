@@ -17,7 +17,7 @@ import attrs
 import click
 
 from bus.api.membership import open_bus
-from bus.cli.exits import FORBIDDEN, fail, interruptible
+from bus.cli.exits import ERROR, fail, interruptible
 from bus.cli.live import joined, live_options, served
 from bus.cli.numbers import FiniteRange
 from bus.cli.run_directory import access_to
@@ -107,7 +107,7 @@ def _own(target: Target, folder: str) -> Bus:
         )
     except ValueError as error:
         fact = error.__context__ or error  # without its remedy, since TMPDIR applies
-        fail(f"{fact}; set TMPDIR to a shorter path", FORBIDDEN)
+        fail(f"{fact}; set TMPDIR to a shorter path", ERROR)
 
 
 # The partner.

@@ -1,7 +1,7 @@
 """The exit codes of a verb, and the one line that explains a failure.
 
 2 for a damaged file of keys, 124 for a timeout, 4 if the run directory cannot hold a
-bus, else 1; see `bus.cli`.
+bus or a file cannot be read, else 1; see `bus.cli`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from bus.errors import BusError, CommandTimeoutError
 from bus.journal.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
+    "ERROR",
     "FAILED",
-    "FORBIDDEN",
     "TIMED_OUT",
     "USAGE",
     "fail",
+    "finish",
     "interruptible",
     "one_line",
 ]
 
 FAILED: Final = 1
 USAGE: Final = 2
-FORBIDDEN: Final = 4  # by the system; see the exit codes in `bus.cli`
+ERROR: Final = 4  # of the system, or in a file
 TIMED_OUT: Final = 124
 
 
@@ -52,11 +53,30 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     sys.exit(code)
 
 
+def finish(problems: Iterable[str], *, failed: bool = False) -> NoReturn:
+    """Print each problem as one line on stderr, and exit.
+
+    failed: True for exit code 1, which takes precedence.
+    """
+    code = FAILED if failed else 0
+    for problem in problems:
+        click.echo(f"bus: {printable(problem)}", err=True)
+        code = code or ERROR
+    sys.exit(code)
+
+
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that a verb ends in order; a context manager."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def interruptible(handler: Callable[..., object] | None = None) -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that a verb ends in order; a context manager.
+
+    handler: called at either of them, in place of a `KeyboardInterrupt`, which could
+      come between two steps that belong together.
+    """
+    numbers = [signal.SIGTERM] if handler is None else [signal.SIGINT, signal.SIGTERM]
+    new = handler or signal.default_int_handler
+    before = [signal.signal(number, new) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, former in zip(numbers, before, strict=True):
+            signal.signal(number, former)

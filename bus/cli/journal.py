@@ -1,4 +1,4 @@
-"""``bus journal``: the group of verbs, and ``ls``, ``cat``, ``verify``.
+"""``bus journal``: the group of verbs, and those about records: ``ls``, ``cat``, ...
 
 They show the recorded operations, unchecked. Files that cannot be read are reported, by
 a line and by the exit code; the rest is shown.
@@ -9,34 +9,40 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import sys
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bus.cli.chosen import Chosen, choice_options
-from bus.cli.journal_copies import copy_end, diff
-from bus.cli.journal_files import export_messages, import_messages
+from bus.cli.exits import finish
+from bus.cli.journal_messages import (
+    diff,
+    export_messages,
+    import_messages,
+    json_lines,
+    refuse_existing,
+)
+from bus.cli.selection import parsed_time, selection_options
 from bus.cli.text import plain, show_table, to_json, wall_text, warn
 from bus.errors import WireError
 from bus.journal.format import Flag, RecordKind, kind_name
 from bus.journal.messages import task_names
 from bus.journal.reader import open_journals
-from bus.journal.wording import hex64, printable, reason_name
+from bus.journal.snapshot import take_snapshot
+from bus.journal.wording import counted, hex64, printable, reason_name
 from bus.model.payload import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from bus.cli.selection import Selection, Time
     from bus.journal.format import Record
     from bus.journal.reader import JournalFacts, StoredJournal
 
 __all__ = ["journal"]
 
 _KINDS: Final = {kind.name.lower(): int(kind) for kind in RecordKind}
-_DAMAGED: Final = 1
-_ERROR: Final = 4
 _AROUND: Final = 5
 _COLUMNS: Final = (
     *("journal", "machine", "pid", "records", "holes", "lost", "payloads_lost"),
@@ -49,25 +55,25 @@ def journal() -> None:
     """List, show, verify, copy and compare journals."""
 
 
-for _verb in (export_messages, import_messages, copy_end, diff):
+for _verb in (export_messages, import_messages, diff):
     journal.add_command(_verb)
 
 
 @journal.command()
 @click.argument("directory", metavar="DIR")
-@choice_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def ls(directory: str, *, chosen: Chosen, as_json: bool) -> None:
+@selection_options()
+@json_lines
+def ls(directory: str, *, selection: Selection, as_json: bool) -> None:
     """List the journals at or below DIR.
 
-    A time or a pattern selects the journals with records at such times, or with a name
-    that matches. The state is ? if no segment could be read. Exits with 4 if a file
-    could not be read.
+    --since and --until select the journals with records in that time, --only those with
+    a name that matches. The state is ? if no segment could be read. Exits with 4 if a
+    file could not be read.
     """
     rows = []
     problems: list[str] = []
     journals = open_journals(directory)
-    since_ns, until_ns = chosen.range_ns(journals)
+    since_ns, until_ns = selection.range_ns(journals)
     for each in journals:
         facts = each.facts()
         problems += each.problems
@@ -75,7 +81,7 @@ def ls(directory: str, *, chosen: Chosen, as_json: bool) -> None:
         if (
             (since_ns is None or last_ns >= since_ns)
             and (until_ns is None or each.meta.wall < until_ns)
-            and chosen.has_name(*each.meta.names.values())
+            and selection.has_name(*each.meta.names.values())
         ):
             rows.append(_row(each, facts))
     if as_json:
@@ -85,7 +91,7 @@ def ls(directory: str, *, chosen: Chosen, as_json: bool) -> None:
         shown = [(*map(_cell, row.values()),) for row in rows]
         colours = {"damaged": "bold red", "open": "yellow"}
         show_table(_COLUMNS, shown, colours=colours)
-    _end(problems)
+    finish(problems)
 
 
 def _row(journal: StoredJournal, facts: JournalFacts) -> dict[str, str | int]:
@@ -115,8 +121,10 @@ def _cell(value: str | int) -> str | int:
     "--kind",
     "kinds",
     multiple=True,
+    metavar="KIND",
     type=click.Choice(list(_KINDS)),
-    help="Show records of this kind only; may be repeated.",
+    help="Show records of this kind only, such as command or link_up; may be repeated."
+    " A wrong one lists all.",
 )
 @click.option("--flow", metavar="HEX", help="Show records of this flow only.")
 @click.option(
@@ -134,9 +142,9 @@ def _cell(value: str | int) -> str | int:
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
 )
-@choice_options
+@selection_options()
 @click.option("--payloads", is_flag=True, help="Show the payloads that were kept.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@json_lines
 def cat(
     directory: str,
     *,
@@ -145,7 +153,7 @@ def cat(
     record: int | None,
     around: str | None,
     limit: int | None,
-    chosen: Chosen,
+    selection: Selection,
     payloads: bool,
     as_json: bool,
 ) -> None:
@@ -156,8 +164,8 @@ def cat(
     wanted_kinds = {_KINDS[kind] for kind in kinds}
     wanted_flow = None if flow is None else _flow(flow)
     journals = open_journals(directory)
-    since_ns, until_ns = chosen.range_ns(journals)
-    names = task_names(journals) if chosen.names else {}
+    since_ns, until_ns = selection.range_ns(journals)
+    names = task_names(journals) if selection.names else {}
     near: int | None = None
     if around is not None:
         owner, near = _place(around)
@@ -177,7 +185,7 @@ def cat(
             and record in (None, one.n)
             and (since_ns is None or journal.wall_ns(one.mono) >= since_ns)
             and (until_ns is None or journal.wall_ns(one.mono) < until_ns)
-            and (not names or chosen.has_name(*_names_in(journal, one, names)))
+            and (not names or selection.has_name(*_names_in(journal, one, names)))
         )
 
     found = (
@@ -194,7 +202,7 @@ def cat(
     if number is not None and last < number and limit is None:
         end = "" if last < 0 else f": the last one is {last}"
         warn([f"no record has the number {number}{end}"])
-    _end([problem for each in journals for problem in each.problems])
+    finish(problem for each in journals for problem in each.problems)
 
 
 @journal.command()
@@ -202,8 +210,8 @@ def cat(
 def verify(directory: str) -> None:
     """Check every file of the journals at or below DIR.
 
-    Exits with 1 if a file is damaged, else with 4 if a file could not be read. An
-    incomplete journal is neither: `bus check` reports that.
+    Exits with 1 if a file is damaged, else with 4 if a file could not be read. Missing
+    records are no damage: `bus check` reports them.
     """
     damaged = 0
     problems: list[str] = []
@@ -215,16 +223,54 @@ def verify(directory: str) -> None:
         if not each.problems:
             held = f"records {facts.records}, segments {facts.segments}"
             click.echo(f"{hex64(each.id)} ok: {held}")
-    if damaged:
-        warn(problems)
-        sys.exit(_DAMAGED)
-    _end(problems)
+    finish(problems, failed=damaged > 0)
 
 
-def _end(problems: list[str]) -> None:
-    """Print the problems; exit with an error if there are any."""
-    warn(problems)
-    sys.exit(_ERROR if problems else 0)
+def _duration_ns(context: click.Context, option: click.Parameter, text: str) -> int:
+    time: Time | None = parsed_time(context, option, text)
+    assert time is not None
+    if time.base != "end":
+        raise click.BadParameter(f"{text!r} is no duration: give one such as 5m or 90s")
+    return -time.ns
+
+
+@journal.command(
+    "snapshot",
+    epilog="Example: bus journal snapshot journals --last 5m --out incident",
+)
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--last",
+    "last_ns",
+    metavar="DURATION",
+    required=True,
+    callback=_duration_ns,
+    help="Copy at least the records of this time before the last one, such as 5m.",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The new folder, outside the recording.",
+)
+def copy_end(directory: str, *, last_ns: int, out: Path) -> None:
+    """Copy the end of the recording at DIR to a new folder.
+
+    The recorded programs may still run. Whole segments are copied, with their payloads,
+    so the copy begins earlier. In verdicts, the records before it count as missing.
+    Exits with 4 if a file could not be copied.
+    """
+    refuse_existing(out)
+    taken = take_snapshot(directory, out, last_ns)
+    parts = (
+        counted(taken.journals, "journal"),
+        counted(taken.segments, "segment"),
+        counted(taken.records, "record"),
+        counted(taken.payload_files, "payload file"),
+    )
+    click.echo(f"{out}: {', '.join(parts)}")
+    finish(taken.problems)
 
 
 def _state(facts: JournalFacts) -> str:
@@ -311,7 +357,9 @@ def _payload(journal: StoredJournal, record: Record) -> dict[str, Any]:
     try:
         return {"payload": decode(body)}
     except WireError as error:
-        journal.tell(f"record {record.n} of journal {hex64(journal.id)}: {error}")
+        journal.add_problem(
+            f"record {record.n} of journal {hex64(journal.id)}: {error}"
+        )
         return {}
 
 
@@ -325,7 +373,7 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
         yield f"{'message' if of_bus else 'port'} {record.port}"
     if record.flow >> 1:
         yield f"flow {hex64(record.flow)}"
-    if record.flags & Flag.PAYLOAD:  # its place is of no use to people
+    if record.flags & Flag.PAYLOAD:  # its location is of no use to people
         yield "truncated payload" if record.flags & Flag.TRUNCATED else "payload"
         record = record._replace(seq=0)
     for name in ("seq", "size", "depth", "wait_us", "hop"):

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from bus.api.membership import open_bus
-from bus.cli.exits import FORBIDDEN, USAGE, fail, one_line
+from bus.cli.exits import ERROR, USAGE, fail, one_line
 from bus.cli.queries import CONNECT_S_MIN, find_master
 from bus.cli.run_directory import access_to, is_served, remedy, served_buses, user_id
 from bus.cli.target import Target
@@ -188,7 +188,7 @@ def joined(
             network=target.network,
         )
     except ValueError as error:
-        fail(str(error), FORBIDDEN)  # the text includes the remedy
+        fail(str(error), ERROR)  # the text includes the remedy
     except AccessDeniedError as error:
         if machine is None and error.fact.startswith("machine "):
             fail(f"{error}; give the machine name of that bus with --machine")
@@ -219,17 +219,17 @@ def served(target: Target) -> bool:
     except OSError as error:
         if error.filename is None:
             # From `RunDirectory`; the text includes the remedy.
-            fail(str(error.strerror), FORBIDDEN)
+            fail(str(error.strerror), ERROR)
         fact = f"{error.filename or run_base()}: {error.strerror}"
         where = f"cannot join bus {target.bus!r}: {fact}"
-        fail(f"{where}; {remedy(target, error)}", FORBIDDEN)
+        fail(f"{where}; {remedy(target, error)}", ERROR)
 
 
 def _fail_with_remedy(
     target: Target, error: AccessDeniedError | ValueError
 ) -> NoReturn:
     """Print why the run directory cannot hold the bus, and the remedy; exit."""
-    fail(f"{error}; {remedy(target, error)}", FORBIDDEN)
+    fail(f"{error}; {remedy(target, error)}", ERROR)
 
 
 def unserved(target: Target) -> str:

@@ -1,7 +1,7 @@
 """Files of recorded messages in the formats of other programs.
 
-`writer_of` returns the writer of a format; `read_mcap` reads the only format that has
-everything a journal needs. The packages are imported only for their formats.
+`create_file` writes one in any format; `read_mcap` reads the only format that has all
+that a journal needs. The packages are imported only for their formats.
 
 In MCAP, each sender and kind has a channel, commands and answers one for each receiver.
 A payload of plain data is JSON, since viewers show it. JSON has no bytes and no arrays:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bus.journal.messages import RecordedMessage
 
-__all__ = ["FORMATS", "ReadMessage", "WritesMessages", "read_mcap", "writer_of"]
+__all__ = ["FORMATS", "ImportedMessage", "MessageFile", "create_file", "read_mcap"]
 
 FORMATS: Final = ("mcap", "jsonl", "csv", "parquet")
 
@@ -57,18 +57,18 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _NAME_MAX: Final = 128
 
 
-class WritesMessages(Protocol):
+class MessageFile(Protocol):
     """A file being written."""
 
     def add(self, message: RecordedMessage) -> bool:
-        """Write a message; return False if the format has no place for it."""
+        """Write a message; return False if the format cannot hold it."""
 
     def close(self) -> None:
         """Complete the file."""
 
 
-class ReadMessage(NamedTuple):
-    """A message from a file; its fields are those of `RecordedMessage`."""
+class ImportedMessage(NamedTuple):
+    """A message from a file; its fields are those that `ImportedJournal.add` takes."""
 
     wall_ns: int
     kind: str
@@ -79,19 +79,19 @@ class ReadMessage(NamedTuple):
     failed: bool
 
 
-def writer_of(kind: str, path: Path) -> WritesMessages:
+def create_file(form: str, path: Path) -> MessageFile:
     """Create a file of a format; OSError if that fails.
 
     Raises:
         JournalError: a package for the format is not installed.
     """
-    writers: dict[str, Callable[[Path], WritesMessages]] = {
+    writers: dict[str, Callable[[Path], MessageFile]] = {
         "mcap": _Mcap,
         "jsonl": _JsonLines,
         "csv": _Csv,
         "parquet": _Parquet,
     }
-    return writers[kind](path)
+    return writers[form](path)
 
 
 class _JsonLines:
@@ -229,7 +229,7 @@ class _Mcap:
         )
 
 
-def read_mcap(file: BinaryIO) -> Iterator[ReadMessage]:
+def read_mcap(file: BinaryIO) -> Iterator[ImportedMessage]:
     """Yield the messages of an MCAP file in the order of their times.
 
     A topic of another program becomes the name of a task, and its messages become
@@ -250,7 +250,7 @@ def read_mcap(file: BinaryIO) -> Iterator[ReadMessage]:
             about = channel.metadata
             ours = about.get("kind") in {"command", "answer", "notification"}
             value = ours and schema is not None and schema.name == _VALUE
-            yield ReadMessage(
+            yield ImportedMessage(
                 message.log_time,
                 about["kind"] if ours else "notification",
                 _task_name(about.get("sender", "") if ours else channel.topic),
@@ -330,7 +330,7 @@ def _encoded(encoding: str, data: bytes, *, value: bool) -> bytes:
             decode(data)
             return data
     except (ValueError, KeyError, TypeError, RecursionError, PayloadError, WireError):
-        pass  # not what it says, or nothing that a bus can carry
+        pass  # in another encoding, or not a payload that a bus can carry
     return encode(data)
 
 

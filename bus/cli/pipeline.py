@@ -7,7 +7,6 @@ the result is printed.
 from __future__ import annotations
 
 import math
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.cli.check import EXIT_CODES, show_result
+from bus.cli.exits import interruptible
 from bus.cli.live import joined, live_options
 from bus.cli.target import Target
 from bus.cli.text import Progress, to_json, warn
@@ -55,10 +55,10 @@ def _settings(
     _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
     settings = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for text in given:
+        name, equals, value = text.partition("=")
         if not equals or not name.startswith("spark."):
-            msg = f"{one!r} is not a Spark setting; write it as spark.NAME=VALUE"
+            msg = f"{text!r} is not a Spark setting; write it as spark.NAME=VALUE"
             raise click.BadParameter(msg)
         settings[name] = value
     return settings
@@ -200,20 +200,22 @@ def gateway(target: Target, folder: Path) -> None:
     """Publish on a bus the rows that queries write to FOLDER.
 
     A query writes there with writeStream.format("queuebroker").start(FOLDER). Each row
-    is a notification. Runs until Ctrl-C, SIGTERM or --timeout, and then prints the
-    number of messages.
+    becomes a notification. Runs until Ctrl-C or SIGTERM, or for --timeout seconds, and
+    then prints the number of messages.
     """
     from bus.pipeline.gateway import Gateway  # noqa: PLC0415 - loaded where used
     from bus.pipeline.spool import Spool  # noqa: PLC0415 - slow to load
 
     stopped: list[int] = []
-    # Not an exception: it would end the publication of a claimed batch.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: stopped.append(number))
     now = _sync.monotonic()
     until = now + target.timeout_s if target.timeout_s is not None else math.inf
     spool, published = Spool.at(folder), 0
-    with spool.locked(), joined(target) as bus:
+    with (
+        # No exception: it would end the publication of a claimed batch.
+        interruptible(lambda number, _: stopped.append(number)),
+        spool.locked(),
+        joined(target) as bus,
+    ):
         thread = bus.here()
         publisher = Gateway(spool, bus, lambda line: warn([line]))
         while not stopped and _sync.monotonic() < until:

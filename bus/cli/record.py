@@ -15,6 +15,7 @@ import click
 
 from bus.cli.exits import interruptible
 from bus.cli.live import joined, live_options, unserved
+from bus.cli.selection import checked_patterns
 from bus.cli.text import Progress, duration, to_json, warn
 from bus.errors import CommandTimeoutError
 from bus.journal.wording import counted
@@ -24,7 +25,6 @@ from bus.model.events import BusOperation
 from bus.model.message import Kind
 from bus.model.payload import size_of
 from bus.model.registration import Visibility
-from bus.model.specification import Specification
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -37,23 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 _EVERY_S: Final = 0.5  # between two lines of progress
-_DRAIN_S: Final = 1.0  # for writing what is unread at the end
+_DRAIN_S: Final = 1.0  # for writing the unread notifications at the end
 # The bound on unread notifications, for each pattern. In bytes it is
 # `BusConfig.task_fifo_bytes`, so a burst of short ones is not lost.
 _CAPACITY: Final = 65_536
 
 
-def _patterns(_: object, __: object, texts: tuple[str, ...]) -> tuple[str, ...]:
-    for text in texts:
-        try:
-            Specification.parse(text)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return texts or ("**",)
-
-
 @click.command(epilog="Example: bus record 'sensor/**' --bus house --out rec")
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, callback=_patterns)
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, callback=checked_patterns)
 @click.option(
     "--out",
     required=True,
@@ -83,9 +74,10 @@ def record(
 ) -> None:
     """Record the notifications of all tasks whose names match a PATTERN.
 
-    Without a PATTERN, those of all tasks. In a pattern, * matches one segment of a
-    name, and ** any number of them. If the bus has no process yet, waits for one. Runs
-    until Ctrl-C, SIGTERM, --count or --timeout, also while no program runs.
+    Without a PATTERN, records those of all tasks. In a pattern, * matches one segment
+    of a name, and ** any number of them. If the bus has no process yet, waits for one.
+    Runs until Ctrl-C or SIGTERM, for --timeout seconds or --count notifications, also
+    while no program runs.
 
     The bus never waits for the recorder: it drops notifications that arrive faster than
     they are written, and the summary counts them as lost.
@@ -102,7 +94,7 @@ def record(
         progress = stack.enter_context(Progress(stderr=True))
         recording = _Recording(bus, journal, count)
         try:
-            recording.subscribe(patterns)
+            recording.subscribe(patterns or ("**",))
             progress.say(f"recording to {out}")
             recording.run(target.timeout_s, progress)
         except KeyboardInterrupt:
@@ -215,7 +207,7 @@ class _Recording:
         number = self._sent[origin] = self._sent[origin] + message.gap + 1
         payload = message.payload
         size = size_of(payload)
-        flags, place = self._sink.keep(payload, None, failed=False)
+        flags, location = self._sink.write_payload(payload, None, failed=False)
         self._sink(
             BusOperation.NOTIFY,
             origin,
@@ -224,11 +216,11 @@ class _Recording:
             size=size,
             kind=Kind.NOTIFICATION,
             flags=flags,
-            place=place,
+            location=location,
         )
         self._notifications += 1
         self._bytes += size
-        self._without_payload += not place
+        self._without_payload += not location
         if self._notifications == self._count:
             self._ended = True
             self._here.call_soon(_nothing)  # wakes `run`

@@ -6,9 +6,9 @@ each message is due; this module waits, sends, and reads the keys.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-import signal
 import sys
 import termios
 import tty
@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.cli.chosen import choice_options
 from bus.cli.exits import FAILED, fail, interruptible
 from bus.cli.live import joined, live_options, parsed, unserved
+from bus.cli.selection import selection_options
 from bus.cli.text import Progress, duration, to_json, wall_text, warn
 from bus.errors import BusFullError, JournalError, NameTakenError, WireError
 from bus.journal.messages import read_messages
-from bus.journal.reader import open_journals
 from bus.journal.replay import Schedule
 from bus.journal.wording import counted, printable
 from bus.model.address import check_module_name, is_system
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
 
     from bus.api.bus import Bus
     from bus.api.task import Task
-    from bus.cli.chosen import Chosen
+    from bus.cli.selection import Selection
     from bus.cli.target import Target
     from bus.journal.messages import RecordedMessage
     from bus.model.message import Response
 
 __all__ = ["replay"]
 
-_TICK_S: Final = 0.05  # between two looks at the keys
+_TICK_S: Final = 0.05  # between two reads of the keys
 _INTERRUPTED_S: Final = 1.0  # for the last acknowledgements, after Ctrl-C
-_ROOM_S: Final = 0.001  # between two looks at the notifications in transit
+_ROOM_S: Final = 0.001  # between two counts of the notifications in transit
 
 # After so many messages or bytes, the replay waits until the subscribers have taken
 # most of them. The bus never lets a notifier wait: it drops the oldest. Its bounds
@@ -65,7 +64,7 @@ _NO_SENDER: Final = "of an unknown sender"
 _NO_RECEIVER: Final = "to an unknown task"
 _NO_PAYLOAD: Final = "without a whole payload"
 _DAMAGED: Final = "with a damaged payload"
-_TO_ITSELF: Final = "to a task that is replayed, too"
+_TO_ITSELF: Final = "to a replayed task"
 _NEW_SENDER: Final = "of a task that was not recorded when the replay began"
 
 
@@ -116,7 +115,7 @@ def _renames(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
     callback=_renames,
     help="Use another name for a recorded task; may be repeated.",
 )
-@choice_options
+@selection_options()
 @live_options(10.0)
 def replay(
     target: Target,
@@ -127,33 +126,25 @@ def replay(
     loop: bool,
     commands: bool,
     renames: Mapping[str, str],
-    chosen: Chosen,
+    selection: Selection,
 ) -> None:
     """Send the notifications recorded at or below DIR again, on a live bus.
 
     This process registers the name of each recorded sender, and sends its notifications
-    at the recorded distances in time. Nothing is sent if a task of the bus has one of
-    the names. If the bus has no process, the replay opens it, and waits for a
-    subscriber before it begins. Commands go to the tasks that have the recorded names
-    now; their answers are counted and not compared.
+    at the recorded intervals. If a task of the bus has one of the names, nothing is
+    sent. If the bus has no process, the replay opens it, and waits for a subscriber
+    before it begins. Commands go to the tasks that have the recorded names now; their
+    answers are counted and not compared.
 
     On a terminal, the space bar pauses and resumes, . or the right arrow sends one
-    message, + and - double and halve the rate, and q ends. --timeout is how long to
-    wait for the first subscriber, for answers, and at the end for slow subscribers.
-    Exits with 1 if a command failed.
+    message, + and - double and halve the rate, and q ends. --timeout limits each wait:
+    for the first subscriber, for answers, and at the end for slow subscribers. Exits
+    with 1 if a command failed.
     """
     kinds = ("notification", "command") if commands else ("notification",)
-    since_ns, until_ns = chosen.range_ns(open_journals(directory))
-
-    def read() -> Iterator[RecordedMessage]:
-        return read_messages(
-            directory,
-            names=chosen.names,
-            since_ns=since_ns,
-            until_ns=until_ns,
-            kinds=kinds,
-        )
-
+    filters = attrs.evolve(selection, kinds=kinds).filters(directory)
+    # Computed once: the first and the last record of a recording may change.
+    read = functools.partial(read_messages, directory, **filters)
     with ExitStack() as stack:
         keys = stack.enter_context(_key_reader())
         if step and keys is None:
@@ -184,7 +175,7 @@ def replay(
 
 @attrs.define
 class _Part:
-    """The chosen part of a recording, read once before anything is sent.
+    """The selected part of a recording, read once before anything is sent.
 
     senders: the names to register.
     first_sender, first_ns: the sender and the time of the first message to send.
@@ -231,7 +222,7 @@ def _check_part(part: _Part, directory: str, renames: Mapping[str, str]) -> None
     if not part.count:
         found = f" ({_reasons(part.skipped)})" if part.skipped else ""
         fail(
-            f"cannot replay {directory!r}: the chosen part has no message to"
+            f"cannot replay {directory!r}: the selected part has no message to"
             f" send{found}; record payloads with bus record or Journal(payloads=True)"
         )
     if strange := sorted(set(renames) - part.senders):
@@ -257,7 +248,7 @@ def _registered(
 
 
 class _Replay:
-    """Sends the messages of one recording; reports what became of them.
+    """Sends the messages of one recording, and counts their outcomes.
 
     tasks: the registered tasks, by the recorded names of the senders.
     keys: returns the keys pressed since the last call; None without a terminal.
@@ -298,7 +289,8 @@ class _Replay:
         self, read: Callable[[], Iterator[RecordedMessage]], part: _Part, *, loop: bool
     ) -> None:
         """Send the messages until the last one, an interrupt or the key q."""
-        with _on_interrupt(self._interrupt):
+        # An exception could come after a message is sent and before it is counted.
+        with interruptible(self._interrupt):
             self._pass(read())
             while loop and not self._ended:
                 self._schedule.restart(part.first_ns, _sync.monotonic())
@@ -501,27 +493,12 @@ def _reasons(skipped: Mapping[str, int]) -> str:
 
 
 @contextmanager
-def _on_interrupt(handler: Callable[..., object]) -> Iterator[None]:
-    """Call a function at SIGINT and SIGTERM; a context manager.
-
-    `KeyboardInterrupt` could come after a message is sent and before it is counted.
-    """
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = [signal.signal(number, handler) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, former in zip(numbers, before, strict=True):
-            signal.signal(number, former)
-
-
-@contextmanager
 def _key_reader() -> Iterator[Callable[[], str] | None]:
     """Give a function that returns the keys pressed since its last call.
 
     None if stdin is no terminal, or that of another job: to change the mode of a
     terminal would stop a background job. A context manager: at the end the terminal has
-    its former mode, whatever ends the block.
+    its former mode, also after an error.
     """
     stdin = sys.stdin
     try:

@@ -93,26 +93,39 @@ class BusRecorder:
     If the payload of a message is kept, the process of its sender keeps it, before the
     first of COMMAND, RESPOND and NOTIFY. All of these records in that process name it.
 
-    note: keeps the number and the name of a registration beside the records, of which
+    The events of a task that `on_task_event` records, with its number and its name:
+
+    ===========  =============================================================
+    DEREGISTER   it has left, after a record of each unread message.
+    MOVE         it has its new thread, and gets nothing at the old one.
+    SUBSCRIBE    it is about to subscribe, before it can get a notification. The
+                 number is that of the subscription, unique in this process; the name
+                 is that of the notifiers, or a pattern of names.
+    UNSUBSCRIBE  the subscription of that number has ended, so no further callback
+                 begins. If another thread cancels it, one may be about to begin.
+    ===========  =============================================================
+
+    note: writes the number and the name of a registration beside the records, of which
       the oldest may be deleted.
-    keeps, keep: as in `bus.kernel.trace.TraceSink`; ``keep`` without its flags.
+    keeps_payloads, write_payload: as in `bus.kernel.trace.TraceSink`; the latter
+      without its flags.
     """
 
-    __slots__ = ("_emit", "_keep", "_name", "_note", "keeps")
+    __slots__ = ("_emit", "_name", "_note", "_write_payload", "keeps_payloads")
 
     def __init__(
         self,
         emit: Emit,
         name: Callable[[str], int],
-        keeps: Callable[[str], bool] | None = None,
-        keep: Callable[[Any, bytes | memoryview | None], tuple[int, bool]]
+        keeps_payloads: Callable[[str], bool] | None = None,
+        write_payload: Callable[[Any, bytes | memoryview | None], tuple[int, bool]]
         | None = None,
         note: Callable[[int, str], None] = _nothing,
     ) -> None:
-        self.keeps: Final = keeps
+        self.keeps_payloads: Final = keeps_payloads
         self._name: Final = name
         self._emit: Callable[..., None] = emit
-        self._keep: Final = keep
+        self._write_payload: Final = write_payload
         self._note: Final = note
 
     def __call__(
@@ -126,12 +139,12 @@ class BusRecorder:
         reason: BusReason | int = 0,
         kind: MessageKind = MessageKind.COMMAND,
         flags: int = 0,
-        place: int = 0,
+        location: int = 0,
     ) -> None:
         """Record one step of one message; the class specifies the calls.
 
         reason: for DISCARD, UNDELIVERED and IN_DOUBT.
-        flags, place: of `keep`, for COMMAND, RESPOND and NOTIFY.
+        flags, location: of `write_payload`, for COMMAND, RESPOND and NOTIFY.
         """
         try:
             # By position: keywords would account for a third of the time.
@@ -141,7 +154,7 @@ class BusRecorder:
                 reason,
                 size,
                 destination,
-                place,
+                location,
                 origin,
                 mid,
                 0,
@@ -153,20 +166,20 @@ class BusRecorder:
         except Exception:  # noqa: BLE001 - recording must never fail the bus
             self._switch_off()
 
-    def keep(
+    def write_payload(
         self, payload: Any, encoded: bytes | memoryview | None, *, failed: bool
     ) -> tuple[int, int]:
-        """Keep a payload; return flags and place, both 0 if there is no room."""
+        """Write a payload; return flags and location, both 0 if there is no room."""
         try:
-            assert self._keep is not None
-            place, truncated = self._keep(payload, encoded)
+            assert self._write_payload is not None
+            location, truncated = self._write_payload(payload, encoded)
         except Exception:  # noqa: BLE001 - as above
             self._switch_off()
             return 0, 0
-        if not place:
+        if not location:
             return 0, 0
         flags = _PAYLOAD | _ERROR if failed else _PAYLOAD
-        return flags | _TRUNCATED if truncated else flags, place
+        return flags | _TRUNCATED if truncated else flags, location
 
     def on_registered(self, registration: int, name: str) -> None:
         """Record that a task has its name, before anything was sent to it.
@@ -174,37 +187,25 @@ class BusRecorder:
         Also called once for the process itself, with its number and no name, before it
         joins.
         """
+        if name:
+            try:
+                self._note(registration, name)
+            except Exception:  # noqa: BLE001 - as above
+                self._switch_off()
+        self.on_task_event(BusOperation.REGISTER, registration, name=name)
+
+    def on_task_event(
+        self,
+        operation: BusOperation,
+        registration: int,
+        number: int = 0,
+        name: str = "",
+    ) -> None:
+        """Record an event of a task; the class lists the events."""
         try:
             task = self._name(name)
-            if name:
-                self._note(registration, name)
             self._emit(
-                BusOperation.REGISTER,
-                flow=registration,
-                origin=registration,
-                task=task,
-            )
-        except Exception:  # noqa: BLE001 - as above
-            self._switch_off()
-
-    def on_deregistered(self, registration: int) -> None:
-        """Record that a task has left, after a record of each unread message."""
-        self(BusOperation.DEREGISTER, registration, 0, registration)
-
-    def on_moved(self, registration: int) -> None:
-        """Record that a task has its new thread, and gets nothing at the old one."""
-        self(BusOperation.MOVE, registration, 0, registration)
-
-    def on_subscribed(self, registration: int, number: int, pattern: str) -> None:
-        """Record that a task is about to subscribe, before it can get a notification.
-
-        number: of the subscription, unique in this process.
-        pattern: the name of the notifiers, or a pattern of names.
-        """
-        try:
-            task = self._name(pattern)
-            self._emit(
-                BusOperation.SUBSCRIBE,
+                operation,
                 flow=registration,
                 origin=registration,
                 mid=number,
@@ -212,13 +213,6 @@ class BusRecorder:
             )
         except Exception:  # noqa: BLE001 - as above
             self._switch_off()
-
-    def on_unsubscribed(self, registration: int, number: int) -> None:
-        """Record that a subscription has ended, so that no further callback begins.
-
-        If another thread cancels it, one callback may be about to begin.
-        """
-        self(BusOperation.UNSUBSCRIBE, registration, number, registration)
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
         """Record that another process was identified: its first link is open."""

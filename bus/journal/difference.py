@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from bus.journal.messages import RecordedMessage
 
-__all__ = ["Compared", "Position", "compare"]
+__all__ = ["ComparedMessage", "ComparedSequence", "compare"]
 
 _DIGEST_BYTES: Final = 16
 
 
 @attrs.frozen
-class Position:
+class ComparedMessage:
     """A message in one recording: its record, and the properties that are compared.
 
     kept: how many bytes of the payload were kept. digest: of these, None if none were.
@@ -43,7 +43,7 @@ class Position:
 
 
 @attrs.define
-class Compared:
+class ComparedSequence:
     """The messages of one kind from one sender, in two recordings.
 
     counts: how many there are in each.
@@ -59,32 +59,32 @@ class Compared:
     counts: list[int] = attrs.field(factory=lambda: [0, 0])
     equal: int = 0
     by_size: int = 0
-    first: Position | None = None
-    second: Position | None = None
+    first: ComparedMessage | None = None
+    second: ComparedMessage | None = None
     different: bool = False
-    _ahead: deque[Position] = attrs.field(factory=deque, repr=False)
+    _ahead: deque[ComparedMessage] = attrs.field(factory=deque, repr=False)
     _ahead_side: int = attrs.field(default=0, repr=False)
 
-    def take(self, side: int, message: RecordedMessage) -> None:
+    def add(self, side: int, message: RecordedMessage) -> None:
         """Add the next message of recording 0 or 1."""
         self.counts[side] += 1
         if self.different:
             return
-        position = _position(message)
+        compared = _properties(message)
         if not self._ahead or self._ahead_side == side:
             self._ahead_side = side
-            self._ahead.append(position)
+            self._ahead.append(compared)
             return
         other = self._ahead.popleft()
-        self._compare(*((position, other) if side == 0 else (other, position)))
+        self._compare(*((compared, other) if side == 0 else (other, compared)))
 
     def finish(self) -> None:
-        """Compare what is left with nothing; call it after the last message."""
+        """Note the messages that only one recording has; call it last."""
         if self._ahead:
             left = self._ahead.popleft()
             self._differ(*((left, None) if self._ahead_side == 0 else (None, left)))
 
-    def _compare(self, first: Position, second: Position) -> None:
+    def _compare(self, first: ComparedMessage, second: ComparedMessage) -> None:
         # Of two whole payloads of one size, as many bytes were kept.
         by_size = first.kept != second.kept or None in (first.digest, second.digest)
         alike = (first.receiver, first.size) == (second.receiver, second.size)
@@ -94,40 +94,41 @@ class Compared:
         else:
             self._differ(first, second)
 
-    def _differ(self, first: Position | None, second: Position | None) -> None:
+    def _differ(
+        self, first: ComparedMessage | None, second: ComparedMessage | None
+    ) -> None:
         self.first, self.second, self.different = first, second, True
         self._ahead.clear()
 
 
 def compare(
     first: Iterable[RecordedMessage], second: Iterable[RecordedMessage]
-) -> list[Compared]:
+) -> list[ComparedSequence]:
     """Compare two recordings; return one result per sender and kind, in that order."""
-    found: dict[tuple[str, str], Compared] = {}
+    found: dict[tuple[str, str], ComparedSequence] = {}
     for pair in itertools.zip_longest(first, second):
         for side, message in enumerate(pair):
             if message is None:
                 continue
             key = message.sender, message.kind
             if key not in found:
-                found[key] = Compared(*key)
-            found[key].take(side, message)
+                found[key] = ComparedSequence(*key)
+            found[key].add(side, message)
     for each in found.values():
         each.finish()
     return [found[key] for key in sorted(found)]
 
 
-def _position(message: RecordedMessage) -> Position:
-    body = message.encoded
+def _properties(message: RecordedMessage) -> ComparedMessage:
     digest = None
-    if body is not None:
-        digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
-    return Position(
+    if message.encoded is not None:
+        digest = hashlib.blake2b(message.encoded, digest_size=_DIGEST_BYTES).digest()
+    return ComparedMessage(
         message.wall_ns,
         message.journal,
         message.n,
         message.receiver,
         message.size,
-        len(body or b""),
+        len(message.encoded or b""),
         digest,
     )

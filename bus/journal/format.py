@@ -38,7 +38,7 @@ mid       number of the message at its origin; of an answer, that of the questio
           in SUBSCRIBE and UNSUBSCRIBE, of the subscription in its process.
 flags     NOTIFICATION for a notification, ANSWER for an answer to anything;
           PAYLOAD, TRUNCATED, ERROR: see `Flag`.
-seq       with PAYLOAD the place of the payload (`bus.journal.payload_file`).
+seq       with PAYLOAD the location of the payload (`bus.journal.payload_file`).
 hop       how many links it has crossed, including the one of this record.
 size      bytes of the message, saturating; 0 if unknown.
 task      in REGISTER the name that was taken; in SUBSCRIBE the name or pattern of
@@ -198,8 +198,9 @@ ACCEPTS: Final = frozenset(
 class Flag(enum.IntFlag):
     """Bits of `flags`. The queue kinds set none of them.
 
-    PAYLOAD: the payload of the message is kept, at the place in `seq`; TRUNCATED: only
-    its beginning is; ERROR: it is the text of an error, sent in place of an answer.
+    PAYLOAD: the payload of the message is kept, at the location in `seq`.
+    TRUNCATED: only its beginning is kept. ERROR: it is the text of an error, sent in
+    place of an answer.
 
     A message of the bus is a command if it is neither NOTIFICATION nor ANSWER.
     """

@@ -1,17 +1,15 @@
 """`ImportedJournal`: writes messages of the past as a journal.
 
 `bus.journal.writer.Journal` records operations as they happen, with the clock of that
-instant. Here each message brings its own time, so the files are written directly. The
-times of the records are those of the messages, on a clock that begins with the first.
+instant. Here each message brings its own time. The times of the records are those of
+the messages, on a clock that begins with the first.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -23,28 +21,24 @@ from bus.journal.format import (
     RECORD_VERSION,
     Flag,
     RecordKind,
-    mark,
 )
-from bus.journal.header import HEADER_BYTES, Seal, SegmentHeader
-from bus.journal.meta import META_FILE
+from bus.journal.header import HEADER_BYTES, SegmentHeader
+from bus.journal.meta import Meta
 from bus.journal.payload_file import (
     FRAME,
-    OFFSET_BITS,
+    PAYLOAD_HEADER_BYTES,
+    PayloadFile,
     PayloadHeader,
-    payload_file_name,
 )
-from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from bus.journal.segment import Segment
 from bus.journal.wording import hex64
 from queuebroker.closable import Closable
 
-if TYPE_CHECKING:
-    from typing import BinaryIO
-
 __all__ = ["ImportedJournal"]
 
-_SLOTS: Final = ((64 << 20) - HEADER_BYTES) // RECORD_BYTES
-_PAYLOAD_FILE_BYTES: Final = 64 << 20
-_ALIGNMENT: Final = 8  # of the bodies
+_FILE_BYTES: Final = 16 << 20  # of a segment, and of most payload files
+_SLOTS: Final = (_FILE_BYTES - HEADER_BYTES) // RECORD_BYTES
+_FRAME_MAX: Final = FRAME.size + 8  # the bytes beside a payload, at most
 _WALL_MAX: Final = 2**63 - 1
 _SIZE_MAX: Final = 2**32 - 1
 _KINDS: Final = {
@@ -74,30 +68,26 @@ class ImportedJournal(Closable):
     ) -> None:
         """Create the folder and its contents. OSError if that fails."""
         self._begin_ns = self._latest_ns = _checked(begin_ns)
-        self._id = int.from_bytes(os.urandom(8), "little") >> 1
+        header = SegmentHeader(
+            journal=int.from_bytes(os.urandom(8), "little") >> 1,
+            segment=0,
+            first_n=0,
+            slots=_SLOTS,
+            boot_id=bytes(16),
+            mono=0,
+            wall=begin_ns,
+        )
         # A number of the process, from which its registrations are counted. 62 bits, so
         # that a signed column holds all of them.
         self._process = int.from_bytes(os.urandom(8), "little") >> 2
-        self._numbers: dict[str, int] = {}
+        self._registrations: dict[str, int] = {}
         self._mids: dict[int, int] = {}
-        self._n = 0
-        self.folder = Path(directory) / "imported" / f"0-{hex64(self._id)}"
+        self.folder = Path(directory) / "imported" / f"0-{hex64(header.journal)}"
         self.folder.mkdir(parents=True)
-        self._meta = (self.folder / META_FILE).open("wb", buffering=0)
-        self._note(
-            {
-                "is": "journal",
-                "journal": hex64(self._id),
-                "machine": "imported",
-                "pid": 0,
-                "program": program,
-                "mono": 0,
-                "wall": begin_ns,
-            }
-        )
-        self._segment: _Segment | None = None
-        self._payloads: BinaryIO | None = None
-        self._payload_number = -1
+        self._meta = Meta(self.folder, "imported", header, pid=0, program=program)
+        self._segment = Segment(self.folder, header)
+        self._payloads: PayloadFile | None = None
+        self._payload_files = 0
         self._closed = False
         self._record(RecordKind.OPEN, origin=begin_ns)
         self._record(RecordKind.REGISTER, flow=self._process, origin=self._process)
@@ -140,7 +130,7 @@ class ImportedJournal(Closable):
             flags=flags,
             size=min(len(encoded), _SIZE_MAX),
             flow=self._registered(receiver) if receiver else self._process,
-            seq=self._kept(encoded),
+            seq=self._write_payload(encoded),
             origin=origin,
             mid=min(mid, COUNT_MAX),
         )
@@ -153,36 +143,40 @@ class ImportedJournal(Closable):
         self._record(RecordKind.CLOSE)
         if self._payloads is not None:
             self._payloads.close()
-        assert self._segment is not None
-        self._segment.seal()
+        self._segment.seal(0)
         self._meta.close()
 
     def _registered(self, name: str) -> int:
         """Return the registration of a task; at its first message it is recorded."""
-        number = self._numbers.get(name)
+        number = self._registrations.get(name)
         if number is None:
-            place = len(self._numbers) + 1
-            number = self._numbers[name] = self._process + place
-            self._note({"is": "name", "id": place, "text": name})
-            self._record(RecordKind.REGISTER, flow=number, origin=number, task=place)
+            number = self._process + len(self._registrations) + 1
+            task = self._meta.name(name)
+            if not task:
+                raise JournalError(
+                    f"cannot write the name {name!r} to {self.folder}: the disk is"
+                    " full, or there are too many names"
+                )
+            self._registrations[name] = number
+            self._record(RecordKind.REGISTER, flow=number, origin=number, task=task)
         return number
 
-    def _kept(self, body: bytes) -> int:
-        """Write a body; return its place."""
-        file = self._payloads
-        if file is None or file.tell() > _PAYLOAD_FILE_BYTES:
-            if file is not None:
-                file.close()
-            self._payload_number += 1
-            number = self._payload_number
-            file = (self.folder / payload_file_name(number)).open("wb")
-            at = self._latest_ns - self._begin_ns, self._latest_ns
-            file.write(PayloadHeader(self._id, number, *at).pack())
-            self._payloads = file
-        offset = file.tell()
-        file.write(FRAME.pack(len(body), zlib.crc32(body)) + body)
-        file.write(bytes(-file.tell() % _ALIGNMENT))
-        return self._payload_number << OFFSET_BITS | offset
+    def _write_payload(self, encoded: bytes) -> int:
+        """Write a payload; return its location."""
+        while self._payloads is None or not (location := self._payloads.write(encoded)):
+            if self._payloads is not None:
+                self._payloads.close()
+            header = PayloadHeader(
+                self._segment.header.journal,
+                self._payload_files,
+                self._latest_ns - self._begin_ns,
+                self._latest_ns,
+            )
+            needed = PAYLOAD_HEADER_BYTES + _FRAME_MAX + len(encoded)
+            size = max(_FILE_BYTES, needed)
+            self._payloads = PayloadFile(self.folder, header, size)
+            self._payload_files += 1
+        return location
 
     def _record(
         self,
@@ -197,56 +191,21 @@ class ImportedJournal(Closable):
         task: int = 0,
     ) -> None:
         mono = self._latest_ns - self._begin_ns
-        if self._segment is None or self._segment.full:
-            number = 0
-            if self._segment is not None:
-                number = self._segment.header.segment + 1
-                self._segment.seal()
-            header = SegmentHeader(
-                journal=self._id,
-                segment=number,
-                first_n=self._n,
-                slots=_SLOTS,
-                boot_id=bytes(16),
+        try:
+            n, offset, mark, target = self._segment.take()
+        except StopIteration:
+            header = attrs.evolve(
+                self._segment.header,
+                segment=self._segment.header.segment + 1,
+                first_n=self._segment.next_n,
                 mono=mono,
                 wall=self._latest_ns,
             )
-            self._segment = _Segment(self.folder, header)
-        head = kind, flags, 0, size, self._n, mono, flow, seq, origin, mid, task
-        tail = 0, 0, 0, 0, 0, RECORD_VERSION, mark(self._n)
-        self._segment.write(RECORD.pack(*head, *tail))
-        self._n += 1
-
-    def _note(self, line: dict[str, object]) -> None:
-        self._meta.write(json.dumps(line).encode("ascii") + b"\n")
-
-
-class _Segment:
-    """A segment that is written from its beginning to its end."""
-
-    def __init__(self, folder: Path, header: SegmentHeader) -> None:
-        self.header = header
-        self._path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
-        self._file = self._path.open("wb")
-        self._file.write(header.pack())
-        self._used = self._crc32 = 0
-
-    @property
-    def full(self) -> bool:
-        return self._used == self.header.slots
-
-    def write(self, record: bytes) -> None:
-        self._file.write(record)
-        self._crc32 = zlib.crc32(record, self._crc32)
-        self._used += 1
-
-    def seal(self) -> None:
-        seal = Seal(self._used, self._used, self._crc32, 0)
-        self._file.seek(0)
-        self._file.write(attrs.evolve(self.header, seal=seal).pack())
-        self._file.close()
-        name = self._path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX
-        self._path.rename(self._path.with_name(name))
+            self._segment.seal(0)
+            self._segment = Segment(self.folder, header)
+            n, offset, mark, target = self._segment.take()
+        head = kind, flags, 0, size, n, mono, flow, seq, origin, mid, task
+        RECORD.pack_into(target, offset, *head, 0, 0, 0, 0, 0, RECORD_VERSION, mark)
 
 
 def _checked(wall_ns: int) -> int:

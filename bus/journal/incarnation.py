@@ -147,22 +147,22 @@ class Incarnation:
         """The number of payloads that could not be kept."""
         return self._supply.payloads_lost.total
 
-    def keep(
+    def write_payload(
         self, payload: Any, encoded: bytes | memoryview | None
     ) -> tuple[int, bool]:
-        """Keep a payload; return its place, and True if only a part of it is kept.
+        """Write a payload; return its location, and True if only a part is kept.
 
-        The place is 0 if there is no room: the payload is then counted as lost.
+        The location is 0 if there is no room: the payload is then counted as lost.
         """
         payloads = self._payloads
         if payloads is None:
             return 0, False
         body, truncated = payloads.body(payload, encoded)
-        while not (place := payloads.current.write(body)):
+        while not (location := payloads.current.write(body)):
             if not self._advance_payloads(payloads):
                 self._supply.lose_payload()
                 return 0, False
-        return place, truncated
+        return location, truncated
 
     def _advance_payloads(self, payloads: Payloads) -> bool:
         """Go on with the next payload file; False if none is ready. As `draw`."""

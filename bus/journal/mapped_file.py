@@ -9,14 +9,37 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from typing import TYPE_CHECKING, Final
+import sys
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from queuebroker import _sync
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["MappedFile"]
+__all__ = ["MappedFile", "atomic"]
 
 _ZEROS_BYTES: Final = 1 << 20
+
+# Without a global lock one call into C is no longer atomic.
+HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def atomic(call: Callable[P, T]) -> Callable[P, T]:
+    """Return a function in C as one that threads can call at the same time."""
+    if HAS_GIL:
+        return call
+    lock = _sync.Lock()
+
+    def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            return call(*args, **kwargs)
+
+    return locked
 
 
 class MappedFile:

@@ -223,9 +223,9 @@ def _merged(
 def _origins(
     place: int, journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
 ) -> Iterator[tuple[int, int, int, Record]]:
-    """Yield the origin of each message in a journal, with what decides the order.
+    """Yield the origin of each message in a journal, with its key of order.
 
-    That is a time that never falls, and among equal times the place of the journal.
+    The key is a time that never falls, and among equal times the index of the journal.
     The third item is the time on the wall clock.
     """
     latest = 0
@@ -278,7 +278,7 @@ def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def _sorted(records: Iterable[Record]) -> Iterator[Record]:
-    """Sort the records of a journal by time; the module says why this is exact."""
+    """Sort the records of a journal by time; the module explains why this is exact."""
     heap: list[tuple[int, int, Record]] = []
     for record in records:
         item = record.mono, record.n, record

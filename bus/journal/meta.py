@@ -63,8 +63,21 @@ class Meta:
         "unwritten",
     )
 
-    def __init__(self, folder: Path, machine: str, header: SegmentHeader) -> None:
-        """Create the file and write its first line. OSError if that fails."""
+    def __init__(
+        self,
+        folder: Path,
+        machine: str,
+        header: SegmentHeader,
+        *,
+        pid: int | None = None,
+        program: str | None = None,
+    ) -> None:
+        """Create the file and write its first line. OSError if that fails.
+
+        pid, program: of the writer; None for those of this process.
+        """
+        if program is None:
+            program = sys.argv[0] if sys.argv else ""
         self._path = folder / META_FILE
         # Unbuffered, and no bare descriptor: a thread that writes after the close must
         # not reach another file that has reused the descriptor.
@@ -83,8 +96,8 @@ class Meta:
                 "is": "journal",
                 "journal": hex64(header.journal),
                 "machine": machine,
-                "pid": os.getpid(),
-                "program": sys.argv[0] if sys.argv else "",
+                "pid": os.getpid() if pid is None else pid,
+                "program": program,
                 "python": sys.version.split()[0],
                 "boot_id": header.boot_id.hex(),
                 "mono": header.mono,

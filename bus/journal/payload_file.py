@@ -1,14 +1,14 @@
-"""`PayloadFile`: a file of message bodies being written, and its layout.
+"""`PayloadFile` and `StoredPayloads`: payloads as written, and as found on disk.
 
-A header of 64 bytes, then frames: length, crc32 and bytes of one body, at a multiple of
-eight. A record names a body by its *place*: the number of the file in the upper bits,
-the offset of the frame in the lower 36. A place is never 0.
+A header of 64 bytes, then frames: length, crc32 and bytes of one encoded payload, at a
+multiple of eight. A record names a payload by its *location*: the number of the file in
+the upper bits, the offset of the frame in the lower 36. A location is never 0.
 
 Room is reserved by one call into C, as a slot is drawn (`bus.journal.segment`): the
 position of an empty `io.BytesIO` is a number that one `seek` increases and returns. So
 no lock is taken, and a finalizer that records in the middle of a write reserves other
 room. The frame is written before the record that names it, so a kill leaves no record
-with a partial body.
+with a partial payload.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import contextlib
 import io
 import os
 import struct
+import weakref
 import zlib
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.mapped_file import MappedFile
-from bus.journal.segment import HAS_GIL
-from queuebroker import _sync
+from bus.errors import JournalError
+from bus.journal.mapped_file import MappedFile, atomic
+from bus.journal.wording import hex64
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ __all__ = [
     "PAYLOAD_NUMBER_MAX",
     "PayloadFile",
     "PayloadHeader",
+    "StoredPayloads",
     "payload_file_name",
 ]
 
@@ -53,6 +55,7 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sIQQqq")
 _CRC: Final = struct.Struct("<I")
 _ALIGNMENT: Final = 8
+_OFFSET: Final = (1 << OFFSET_BITS) - 1
 
 
 def payload_file_name(number: int) -> str:
@@ -108,23 +111,20 @@ class PayloadFile(MappedFile):
     size: its length in bytes.
     """
 
-    __slots__ = ("_place", "_reserve", "size")
+    __slots__ = ("_base", "_reserve", "size")
 
     def __init__(self, folder: Path, header: PayloadHeader, size: int) -> None:
         """Make the file. OSError if there is no room; no file remains then."""
         super().__init__(folder / payload_file_name(header.number), header.pack(), size)
         self.size: Final = size
-        self._place: Final = header.number << OFFSET_BITS
+        self._base: Final = header.number << OFFSET_BITS
         position = io.BytesIO()
         position.seek(PAYLOAD_HEADER_BYTES)
-        seek = position.seek
         # Moves the position by the bytes of a frame, and returns the end of the frame.
-        self._reserve: Callable[[int, int], int] = (
-            seek if HAS_GIL else _one_at_a_time(seek)
-        )
+        self._reserve: Callable[[int, int], int] = atomic(position.seek)
 
     def write(self, body: bytes | memoryview) -> int:
-        """Write a body; return its place, 0 if the file is full or closed."""
+        """Write a body; return its location, 0 if the file is full or closed."""
         length = len(body)
         frame = -(-(FRAME.size + length) // _ALIGNMENT) * _ALIGNMENT
         end = self._reserve(frame, os.SEEK_CUR)
@@ -137,7 +137,7 @@ class PayloadFile(MappedFile):
             FRAME.pack_into(self._view, offset, length, zlib.crc32(body))
         except (ValueError, TypeError):  # closed without us: see `close`
             return 0
-        return self._place | offset
+        return self._base | offset
 
     @property
     def path(self) -> Path:
@@ -163,13 +163,67 @@ class PayloadFile(MappedFile):
             os.truncate(self._path, end)
 
 
-def _one_at_a_time(
-    reserve: Callable[[int, int], int],
-) -> Callable[[int, int], int]:
-    lock = _sync.Lock()
+class StoredPayloads:
+    """The payload files of one journal, as found on disk.
 
-    def locked(length: int, whence: int) -> int:
-        with lock:
-            return reserve(length, whence)
+    A location is enough to read a payload: there is no index. The reader trusts no byte
+    of a file: the checksum of the frame decides.
+    """
 
-    return locked
+    def __init__(self, folder: Path, journal: int) -> None:
+        self._folder = folder
+        self._journal = journal
+        # The last file read stays open: to open one for each body takes as long as the
+        # rest of reading a message.
+        self._number = -1
+        self._open: list[int] = []
+        weakref.finalize(self, _close, self._open)
+
+    def read(self, location: int) -> bytes:
+        """Return the body at a location.
+
+        Raises:
+            JournalError: the file is another one, or the body is damaged.
+            OSError: the file cannot be read; FileNotFoundError if it does not exist
+              any more.
+        """
+        number, offset = location >> OFFSET_BITS, location & _OFFSET
+        if number != self._number:
+            self._open_file(number)
+        [file] = self._open
+        # Never read more than the file holds: the buffer would be allocated first.
+        room = os.fstat(file).st_size - offset - FRAME.size
+        head = os.pread(file, FRAME.size, offset)
+        if len(head) == FRAME.size:
+            length, crc32 = FRAME.unpack(head)
+            if length <= room:
+                body = os.pread(file, length, offset + FRAME.size)
+                if len(body) == length and zlib.crc32(body) == crc32:
+                    return body
+        path = self._folder / payload_file_name(number)
+        msg = f"{path} is damaged: the payload at byte {offset} is not whole"
+        raise JournalError(msg)
+
+    def close(self) -> None:
+        """Close the file that is open; the next `read` opens it again."""
+        self._number = -1
+        _close(self._open)
+
+    def _open_file(self, number: int) -> None:
+        self.close()
+        path = self._folder / payload_file_name(number)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._open.append(file)
+        try:
+            header = PayloadHeader.unpack(os.pread(file, PAYLOAD_HEADER_BYTES, 0))
+        except ValueError as error:
+            raise JournalError(f"cannot read {path}: {error}") from None
+        if (header.journal, header.number) != (self._journal, number):
+            whose = f"payload file {header.number} of journal {hex64(header.journal)}"
+            raise JournalError(f"cannot read {path}: it is {whose}")
+        self._number = number
+
+
+def _close(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())

@@ -119,7 +119,7 @@ class Payloads:
     def body(
         self, payload: Any, encoded: bytes | memoryview | None
     ) -> tuple[bytes | memoryview, bool]:
-        """Return what is kept of a payload, and True if it is only a part."""
+        """Return the part of a payload that is kept, and True if more is left out."""
         return body_within(payload, encoded, self._bytes_max)
 
     def advance(self) -> bool:

@@ -20,9 +20,8 @@ import attrs
 from bus.errors import JournalError
 from bus.journal.format import ACCEPTS, Flag, Record
 from bus.journal.meta import META_FILE
-from bus.journal.payload_file import PAYLOAD_FILES
+from bus.journal.payload_file import PAYLOAD_FILES, StoredPayloads
 from bus.journal.stored_meta import StoredMeta, read_meta
-from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.stored_segment import (
     SEGMENT_NAME,
     StoredSegment,
@@ -146,7 +145,7 @@ class StoredJournal:
                 return
             self.meta = read_meta(self.path)
         except OSError as error:
-            self.tell(f"cannot read {self.path / META_FILE}: {error.strerror}")
+            self.add_problem(f"cannot read {self.path / META_FILE}: {error.strerror}")
             return
         if self.meta.wall:
             self._anchor(self.meta.mono, self.meta.wall)
@@ -154,7 +153,7 @@ class StoredJournal:
             self.problems.remove(self._unread_lines)
         if self.meta.unreadable:
             self._unread_lines = self._about_lines(self.meta.unreadable)
-            self.tell(self._unread_lines)
+            self.add_problem(self._unread_lines)
 
     def name(self, number: int) -> str:
         """Return the name for a record's `task` or `peer`; "" for none, or unknown."""
@@ -181,7 +180,7 @@ class StoredJournal:
         try:
             paths = list(self.path.iterdir())
         except OSError as error:
-            self.tell(f"cannot list {self.path}: {error.strerror}")
+            self.add_problem(f"cannot list {self.path}: {error.strerror}")
             return []
         # A file that is being sealed may be listed under both names.
         found: dict[int, Path] = {}
@@ -204,9 +203,9 @@ class StoredJournal:
                 found.append(self._read(path))
             except OSError as error:
                 if not is_spare_gone(error, path):
-                    self.tell(problem_of(error, path))
+                    self.add_problem(problem_of(error, path))
             except JournalError as error:
-                self.tell(problem_of(error, path))
+                self.add_problem(problem_of(error, path))
                 on_damaged()
             # No variable keeps a segment that the caller has dropped: each takes as
             # much memory as its file.
@@ -235,10 +234,12 @@ class StoredJournal:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.tell(f"cannot read a payload: {error.strerror} ({error.filename})")
+            self.add_problem(
+                f"cannot read a payload: {error.strerror} ({error.filename})"
+            )
         except JournalError as error:
             self.damaged_payloads += 1
-            self.tell(str(error))
+            self.add_problem(str(error))
         return None
 
     def close(self) -> None:
@@ -260,7 +261,7 @@ class StoredJournal:
             facts.add(segment)
         return facts.result()
 
-    def tell(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         """Add a problem to `problems`, once."""
         if problem not in self.problems:
             self.problems.append(problem)
@@ -268,7 +269,7 @@ class StoredJournal:
     def _read(self, path: Path) -> StoredSegment:
         segment = read_segment(path, self.id)
         for problem in segment.problems:
-            self.tell(problem)
+            self.add_problem(problem)
         self._anchor(segment.header.mono, segment.header.wall)
         for mono, wall in segment.anchors:
             self._anchor(mono, wall)
@@ -291,7 +292,7 @@ class StoredJournal:
             try:
                 return read_segment(path).header.journal
             except (OSError, JournalError) as error:
-                self.tell(problem_of(error, path))
+                self.add_problem(problem_of(error, path))
         raise JournalError("; ".join(self.problems) or f"no journal in {self.path}")
 
     def _anchor(self, mono: int, wall: int) -> None:

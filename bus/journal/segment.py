@@ -24,7 +24,6 @@ import contextlib
 import itertools
 import operator
 import os
-import sys
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -39,20 +38,16 @@ from bus.journal.header import (
     Seal,
     SegmentHeader,
 )
-from bus.journal.mapped_file import MappedFile
-from queuebroker import _sync
+from bus.journal.mapped_file import MappedFile, atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["HAS_GIL", "OPEN_SUFFIX", "SEALED_SUFFIX", "Segment"]
+__all__ = ["OPEN_SUFFIX", "SEALED_SUFFIX", "Segment"]
 
 OPEN_SUFFIX: Final = ".open.qbj"
 SEALED_SUFFIX: Final = ".qbj"
-
-# Without a global lock one call into C is no longer atomic.
-HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 Slot = tuple[int, int, int, memoryview]
 
@@ -81,7 +76,7 @@ class Segment(MappedFile):
             itertools.repeat(self._view),
             strict=False,
         ).__next__
-        self.take: Callable[[], Slot] = draw if HAS_GIL else _one_at_a_time(draw)
+        self.take: Callable[[], Slot] = atomic(draw)
 
     @property
     def next_n(self) -> int:
@@ -172,13 +167,3 @@ class Segment(MappedFile):
     def sealed_path(self) -> Path:
         """The path of the segment after it is sealed."""
         return self._path.with_name(f"seg-{self.header.segment:05d}{SEALED_SUFFIX}")
-
-
-def _one_at_a_time(draw: Callable[[], Slot]) -> Callable[[], Slot]:
-    lock = _sync.Lock()
-
-    def take() -> Slot:
-        with lock:
-            return draw()
-
-    return take

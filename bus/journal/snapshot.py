@@ -114,7 +114,7 @@ def _copy_journal(
         try:
             copied = _copy_segment(segment, folder)
         except OSError as error:
-            journal.tell(problem_of(error, segment.path))
+            journal.add_problem(problem_of(error, segment.path))
             continue
         result.segments += 1
         result.records += copied.count
@@ -128,7 +128,7 @@ def _copy_journal(
         try:
             shutil.copyfile(path, folder / path.name)
         except OSError as error:
-            journal.tell(problem_of(error, path))
+            journal.add_problem(problem_of(error, path))
         else:
             result.payload_files += 1
     _copy_side_file(journal.path, folder, names, users)

@@ -123,14 +123,14 @@ class Journal(Closable):
         self._parent = Path(directory)
         self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
         self._file_bytes = HEADER_BYTES + self._slots * RECORD_BYTES
-        self._keeps = _keeper_of(payloads)
+        self._keeps_payloads = _payload_filter(payloads)
         room = room_for_one(self._file_bytes)
-        if self._keeps is not None and not 0 < payload_bytes_max <= room:
+        if self._keeps_payloads is not None and not 0 < payload_bytes_max <= room:
             raise ValueError(
                 f"payload_bytes_max must be 1 to {room}, got {payload_bytes_max}; one"
                 f" payload must fit a file of segment_bytes={segment_bytes}"
             )
-        files = FILES_MIN if self._keeps is None else 2 * FILES_MIN
+        files = FILES_MIN if self._keeps_payloads is None else 2 * FILES_MIN
         if max_bytes is not None and max_bytes < files * segment_bytes:
             raise ValueError(
                 f"max_bytes must be >= {files * segment_bytes}, got {max_bytes}:"
@@ -140,7 +140,9 @@ class Journal(Closable):
             if limit is not None and not limit > 0:
                 raise ValueError(f"{name} must be > 0 or None, got {limit}")
         self._limits = max_bytes, max_age_s, min_free_bytes
-        self._payload_bytes_max = None if self._keeps is None else payload_bytes_max
+        self._payload_bytes_max = (
+            None if self._keeps_payloads is None else payload_bytes_max
+        )
         self._machine = os.uname().nodename if machine is None else machine
         self._recorder = make_recorder(self._introduce, self._write)
         self.observe = self._recorder.observe
@@ -189,7 +191,11 @@ class Journal(Closable):
         from bus.journal.bus_recorder import BusRecorder  # noqa: PLC0415 - of buses only
 
         return BusRecorder(
-            self.emit, self.name, self._keeps, self._keep, self._note_registration
+            self.emit,
+            self.name,
+            self._keeps_payloads,
+            self._write_payload,
+            self._note_registration,
         )
 
     def record_death(
@@ -271,11 +277,13 @@ class Journal(Closable):
         if incarnation is not None:
             incarnation.meta.registration(number, name)
 
-    def _keep(
+    def _write_payload(
         self, payload: Any, encoded: bytes | memoryview | None
     ) -> tuple[int, bool]:
         incarnation = self._current()
-        return incarnation.keep(payload, encoded) if incarnation else (0, False)
+        return (
+            incarnation.write_payload(payload, encoded) if incarnation else (0, False)
+        )
 
     # Opening, also in a forked child.
 
@@ -341,7 +349,9 @@ class Journal(Closable):
             self._incarnation = None
 
 
-def _keeper_of(payloads: bool | str | Sequence[str]) -> Callable[[str], bool] | None:
+def _payload_filter(
+    payloads: bool | str | Sequence[str],
+) -> Callable[[str], bool] | None:
     """Return a function of a task's name: True if the payloads of the task are kept."""
     if payloads is True:
         return lambda _: True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bus.errors import BusError
     from bus.model.registration import Overflow
 
-__all__ = ["Body", "Journal", "Trace", "TraceSink", "Tracer", "dropped_by"]
+__all__ = ["Journal", "Trace", "TraceSink", "TracedPayload", "Tracer", "dropped_by"]
 
 _REASONS: Final[dict[type[BusError], BusReason]] = {
     AccessDeniedError: BusReason.DENIED,
@@ -68,18 +68,18 @@ class TraceSink(Protocol):
     It is a `BusRecorder`, which documents when each method is called. No method raises
     or blocks.
 
-    keeps: returns True if the payloads of the messages from or to the task of a name
-      are kept; None if no payload is.
+    keeps_payloads: returns True if the payloads of the messages from or to the task of
+      a name are kept; None if no payload is.
     """
 
     @property
-    def keeps(self) -> Callable[[str], bool] | None:
+    def keeps_payloads(self) -> Callable[[str], bool] | None:
         """As above."""
 
-    def keep(
+    def write_payload(
         self, payload: Any, encoded: bytes | memoryview | None, *, failed: bool
     ) -> tuple[int, int]:
-        """Write a payload; return flags and place for the records that name it.
+        """Write a payload; return flags and location for the records that name it.
 
         encoded: its encoding, if there is one already.
         failed: True for the text of an error in the place of an answer.
@@ -96,24 +96,24 @@ class TraceSink(Protocol):
         reason: BusReason | int = 0,
         kind: Kind = Kind.COMMAND,
         flags: int = 0,
-        place: int = 0,
+        location: int = 0,
     ) -> None:
-        """Record one step of one message; flags, place: of `keep`."""
+        """Record one step of one message; flags, location: of `write_payload`."""
 
     def on_registered(self, registration: int, name: str) -> None:
         """Record that a task has its name; an empty name means the process itself."""
 
-    def on_deregistered(self, registration: int) -> None:
-        """Record that a task has deregistered."""
+    def on_task_event(
+        self,
+        operation: BusOperation,
+        registration: int,
+        number: int = 0,
+        name: str = "",
+    ) -> None:
+        """Record an event of a registered task; a feature reports its own events.
 
-    def on_moved(self, registration: int) -> None:
-        """Record that a task has moved to another thread."""
-
-    def on_subscribed(self, registration: int, number: int, pattern: str) -> None:
-        """Record that a task is about to subscribe to the names of a pattern."""
-
-    def on_unsubscribed(self, registration: int, number: int) -> None:
-        """Record that a subscription has ended."""
+        number, name: facts about the event, as `BusRecorder` lists them.
+        """
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
         """Record that another process is reachable."""
@@ -136,8 +136,8 @@ class Journal(Protocol):
         """Return a new trace sink for one process on one bus."""
 
 
-class Body:
-    """The payload of a message, to be kept by the journal when it is accepted.
+class TracedPayload:
+    """The payload of a message, for the journal, which writes it on acceptance.
 
     The traces of one notification share it, so it is written once. It is written at the
     first acceptance and not before: most journals would fill with notifications that no
@@ -146,7 +146,7 @@ class Body:
     failed: True for the text of an error in the place of an answer.
     """
 
-    __slots__ = ("_content", "_failed", "_kept", "_trace_sink")
+    __slots__ = ("_content", "_failed", "_trace_sink", "_written")
 
     def __init__(
         self,
@@ -159,15 +159,15 @@ class Body:
         self._trace_sink: Final = trace_sink
         self._failed: Final = failed
         self._content: tuple[Any, bytes | memoryview | None] | None = payload, encoded
-        self._kept: tuple[int, int] = 0, 0
+        self._written: tuple[int, int] = 0, 0
 
     def drop_encoding(self) -> None:
         """Free the encoding: the message will wait, and its size counts only once."""
         if (content := self._content) is not None:
             self._content = content[0], None
 
-    def keep(self) -> tuple[int, int]:
-        """Write the payload unless it is written; return its flags and place.
+    def write(self) -> tuple[int, int]:
+        """Write the payload unless it is written; return its flags and location.
 
         Two threads may call it at once: one command to several tasks is several
         messages with one body. Then it may be written twice, and either place is right.
@@ -175,9 +175,11 @@ class Body:
         last view.
         """
         if (content := self._content) is not None:
-            self._kept = self._trace_sink.keep(*content, failed=self._failed)
+            self._written = self._trace_sink.write_payload(
+                *content, failed=self._failed
+            )
             self._content = None
-        return self._kept
+        return self._written
 
 
 class Trace:
@@ -195,7 +197,7 @@ class Trace:
         mid: that number. hop: how many links it has passed.
         accepted_as: the operation to record when it is accepted; None for none, such as
           when another process has recorded it already.
-        body: its payload, if the journal of this process keeps it.
+        payload: its payload, if the journal of this process keeps it.
 
     destination: its receiver; 0 until the message is accepted. One that
       came over a link is given its destination at once.
@@ -205,9 +207,9 @@ class Trace:
 
     __slots__ = (
         "_accepted_as",
-        "_body",
         "_gone",
         "_numbers",
+        "_payload",
         "destination",
         "hop",
         "kind",
@@ -228,7 +230,7 @@ class Trace:
         mid: int = 0,
         hop: int = 0,
         accepted_as: BusOperation | None = None,
-        body: Body | None = None,
+        payload: TracedPayload | None = None,
     ) -> None:
         self.trace_sink: Final = trace_sink
         self.kind: Final = kind
@@ -239,7 +241,7 @@ class Trace:
         self.hop: Final = hop
         self._numbers: Final = numbers
         self._accepted_as: Final = accepted_as
-        self._body: Final = body
+        self._payload: Final = payload
         self._gone: bool = False  # True once `destination` has returned it
 
     # Traces of messages that this message causes.
@@ -254,30 +256,32 @@ class Trace:
             mid=self.mid,
             hop=self.hop,
             accepted_as=_NOTIFIED,
-            body=self._body,
+            payload=self._payload,
         )
 
-    def answer_body(
+    def answer_payload(
         self,
         names: Sequence[str],
         payload: Any,
         encoded: bytes | memoryview | None,
         error: str | None,
-    ) -> Body | None:
+    ) -> TracedPayload | None:
         """Return the payload of an answer to this message if the journal keeps it.
 
         names: of the responder and the asker.
         error: the text that takes the place of the payload.
         """
-        keeps = self.trace_sink.keeps
+        keeps = self.trace_sink.keeps_payloads
         if keeps is None or not any(map(keeps, names)):
             return None
         if error is not None:
-            return Body(self.trace_sink, error, failed=True)
-        return Body(self.trace_sink, payload, encoded)
+            return TracedPayload(self.trace_sink, error, failed=True)
+        return TracedPayload(self.trace_sink, payload, encoded)
 
-    def answer(self, responder: int, size: int, body: Body | None = None) -> Trace:
-        """Return the trace of an answer to this message; body: of `answer_body`."""
+    def answer(
+        self, responder: int, size: int, payload: TracedPayload | None = None
+    ) -> Trace:
+        """Return the trace of an answer; payload: of `answer_payload`."""
         return Trace(
             self.trace_sink,
             _ANSWERS[self.kind],
@@ -285,7 +289,7 @@ class Trace:
             size,
             mid=self.mid,
             accepted_as=BusOperation.RESPOND,
-            body=body,
+            payload=payload,
         )
 
     # Steps of the message.
@@ -299,8 +303,8 @@ class Trace:
     def wait(self) -> None:
         """Give the message its number: it begins to wait for its addressee."""
         self.number()
-        if self._body is not None:
-            self._body.drop_encoding()
+        if self._payload is not None:
+            self._payload.drop_encoding()
 
     def record_accepted(self, destination: int) -> None:
         """Record that the message is about to be queued for a task, or for a link."""
@@ -310,10 +314,10 @@ class Trace:
         if self.destination not in {0, destination} and not self._gone:
             self.record_discarded(BusReason.ADDRESSEE_GONE)
         self.destination, self._gone = destination, False
-        if self._body is None:
+        if self._payload is None:
             self._record(self._accepted_as)
             return
-        flags, place = self._body.keep()
+        flags, location = self._payload.write()
         self.trace_sink(
             self._accepted_as,
             self.origin,
@@ -324,7 +328,7 @@ class Trace:
             0,
             self.kind,
             flags,
-            place,
+            location,
         )
 
     def record_sent(self) -> None:
@@ -393,7 +397,7 @@ class Tracer:
     numbers: source of the numbers of its messages, which only rise.
     """
 
-    __slots__ = ("_keeps", "_kept", "_numbers", "_origin", "_trace_sink")
+    __slots__ = ("_keeps", "_keeps_all", "_numbers", "_origin", "_trace_sink")
 
     def __init__(
         self,
@@ -405,26 +409,26 @@ class Tracer:
         self._trace_sink: Final = trace_sink
         self._origin: Final = origin
         self._numbers: Final = numbers
-        self._keeps: Final = trace_sink.keeps
+        self._keeps: Final = trace_sink.keeps_payloads
         # True if the journal keeps all its payloads.
-        self._kept: Final = self._keeps is not None and self._keeps(name)
+        self._keeps_all: Final = self._keeps is not None and self._keeps(name)
 
-    def body(
+    def payload(
         self, payload: Any, encoded: bytes | memoryview | None, *addressees: str
-    ) -> Body | None:
+    ) -> TracedPayload | None:
         """Return the payload of a message if the journal keeps it.
 
         addressees: of a command; of a notification none.
         """
         keeps = self._keeps
-        if keeps is None or not (self._kept or any(map(keeps, addressees))):
+        if keeps is None or not (self._keeps_all or any(map(keeps, addressees))):
             return None
-        return Body(self._trace_sink, payload, encoded)
+        return TracedPayload(self._trace_sink, payload, encoded)
 
     # Each builds its trace without a shared function: that call takes as long as the
     # rest of the method.
 
-    def command(self, size: int, body: Body | None = None) -> Trace:
+    def command(self, size: int, payload: TracedPayload | None = None) -> Trace:
         """Return the trace of a command."""
         return Trace(
             self._trace_sink,
@@ -433,10 +437,10 @@ class Tracer:
             size,
             numbers=self._numbers,
             accepted_as=_COMMANDED,
-            body=body,
+            payload=payload,
         )
 
-    def notification(self, size: int, body: Body | None = None) -> Trace:
+    def notification(self, size: int, payload: TracedPayload | None = None) -> Trace:
         """Return the trace of a notification, for one task of this process."""
         return Trace(
             self._trace_sink,
@@ -445,21 +449,23 @@ class Tracer:
             size,
             numbers=self._numbers,
             accepted_as=_NOTIFIED,
-            body=body,
+            payload=payload,
         )
 
-    def remote_notification(self, size: int, body: Body | None = None) -> Trace:
+    def remote_notification(
+        self, size: int, payload: TracedPayload | None = None
+    ) -> Trace:
         """Return the trace of a notification on its way to other processes.
 
         Each of these processes gets a trace of its own, with the same number.
         """
-        if body is not None:
-            body.drop_encoding()
+        if payload is not None:
+            payload.drop_encoding()
         return Trace(
             self._trace_sink,
             _NOTIFICATION,
             self._origin,
             size,
             numbers=self._numbers,
-            body=body,
+            payload=payload,
         )

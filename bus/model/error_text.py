@@ -16,7 +16,7 @@ _HEAD_BYTES_MAX: Final = 3  # bytes that MessagePack puts before a text of that 
 _CUT: Final = "..."
 
 
-def error_text_of(error: Exception) -> str:
+def error_text_of(error: BaseException) -> str:
     """Return the type of an exception and its text, even if `str` of it raises."""
     name = type(error).__name__
     try:

@@ -30,26 +30,87 @@ from bus.journal.format import RECORD_BYTES
 from bus.journal.reader import StoredJournal, open_journals
 from bus.pipeline.batches import storable
 from bus.pipeline.event_file import write_events
-from bus.pipeline.plan import Plan
 from bus.pipeline.schemas import EVENTS, SEGMENTS, arrow_schema, ddl, signed
 from bus.pipeline.share import Share, check_reach, packed
 from bus.pipeline.wording import remaining
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from bus.pipeline.folder import OutFolder
 
+    _Key = tuple[int, str | None]  # journal, path
     _Row = dict[str, Any]
 
-__all__ = ["Ingest", "code_version", "events", "problems", "read_segments", "segments"]
+__all__ = [
+    "Ingest",
+    "Plan",
+    "code_version",
+    "events",
+    "problems",
+    "read_segments",
+    "segments",
+]
 
 PROBLEMS_MAX: Final = 100
 PROGRESS_SECONDS: Final = 0.5
+
+
+@attrs.frozen
+class Plan:
+    """The difference between the table `segments` and the segments now listed.
+
+    A file of events may hold several segments: it stays only if each of them is listed
+    and has the fingerprint from then. So the tables always hold the journals as listed.
+
+    kept: rows whose segments need no read.
+    to_read: segments that are new or changed, or share a file with one that is.
+    states: the fingerprint of each listed segment.
+    """
+
+    kept: tuple[dict[str, Any], ...]
+    to_read: tuple[Share, ...]
+    states: Mapping[_Key, str]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        listed: Mapping[Share, str],
+        files: Collection[str],
+    ) -> Plan:
+        """Compare.
+
+        rows: of the table `segments`. listed: the fingerprint of each segment.
+        files: the names in the folder of `events`.
+        """
+        rows = list(rows)
+        states = {_key_of(share): state for share, state in listed.items()}
+        stale = {
+            row["file"] for row in rows if states.get(_key(row)) != row["state"]
+        } - {None}
+        kept = {
+            _key(row): dict(row)
+            for row in rows
+            if states.get(_key(row)) == row["state"]
+            and row["file"] not in stale
+            and (row["file"] is None or row["file"] in files)
+        }
+        to_read = tuple(share for share in listed if _key_of(share) not in kept)
+        return cls(tuple(kept.values()), to_read, states)
+
+    def state(self, row: Mapping[str, Any]) -> str:
+        """Return the fingerprint, before the read, of the segment of a row."""
+        return self.states[_key(row)]
+
+    @property
+    def files(self) -> set[str]:
+        """The files of events that stay."""
+        return {row["file"] for row in self.kept} - {None}
 
 
 @attrs.frozen
@@ -252,3 +313,11 @@ def _whole(segment: _Row, journal: _Row) -> _Row:
     row = segment | journal
     row["begun"] |= not row["blank"]
     return {column.name: row.get(column.name) for column in SEGMENTS}
+
+
+def _key(row: Mapping[str, Any]) -> _Key:
+    return row["journal"], row["path"]
+
+
+def _key_of(share: Share) -> _Key:
+    return signed(share.journal), share.path and storable(share.path)

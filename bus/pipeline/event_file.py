@@ -26,7 +26,7 @@ __all__ = ["write_events"]
 
 GROUP_RECORDS: Final = 1 << 19
 
-# These rise by small steps from record to record; a dictionary of them is a waste.
+# These rise by small steps from record to record; a dictionary of them would be large.
 _RISING: Final = dict.fromkeys(("n", "seq", "mono", "wall_us"), "DELTA_BINARY_PACKED")
 
 

@@ -144,7 +144,7 @@ class OutFolder:
             (self.events / name).unlink(missing_ok=True)
 
     def replace_segments(self, write: Callable[[Path], None]) -> None:
-        """Replace the table `segments` at once, whatever ends this process.
+        """Replace the table `segments` by one rename, which a kill cannot split.
 
         write: called with the path to write the new file to.
         """

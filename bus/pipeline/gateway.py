@@ -23,24 +23,26 @@ __all__ = ["Gateway"]
 
 
 class Gateway:
-    """Publishes what is ready in a spool; the caller holds the lock of the spool.
+    """Publishes the ready batches of a spool; the caller holds the lock of the spool.
 
     Each topic is a task of the calling thread, and each row a notification of it: a map
     of ``value``, ``key``, ``query``, ``batch`` and ``row``. The last three identify
     the row: none is published twice.
 
-    tell: called with a line about each batch that is not published as it should be.
+    on_problem: called with a line about each batch that waits, or lacks messages.
     """
 
-    def __init__(self, spool: Spool, bus: Bus, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, spool: Spool, bus: Bus, on_problem: Callable[[str], None]
+    ) -> None:
         self._spool: Final = spool
         self._bus: Final = bus
-        self._tell: Final = tell
+        self._on_problem: Final = on_problem
         self._thread: Final = bus.here()
         self._topics: dict[str, Task] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         for batch in spool.interrupted():
-            tell(
+            on_problem(
                 f"{_name(batch)} was published in part, and is not repeated: the"
                 " gateway was ended meanwhile"
             )
@@ -65,7 +67,7 @@ class Gateway:
                 refused += 1
                 last = f"row {row}: {error}"
         if refused:
-            self._tell(
+            self._on_problem(
                 f"{refused} of the rows of {_name(batch)} refused; the last, {last}"
             )
         self._spool.finish(batch)
@@ -77,9 +79,9 @@ class Gateway:
             try:
                 self._topics[topic] = self._bus.register(topic, thread=self._thread)
             except (NameTakenError, AccessDeniedError) as error:
-                if topic not in self._told:
-                    self._told.add(topic)
-                    self._tell(f"{_name(batch)} waits: {error}")
+                if topic not in self._reported:
+                    self._reported.add(topic)
+                    self._on_problem(f"{_name(batch)} waits: {error}")
                 return False
         return True
 

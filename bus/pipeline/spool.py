@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Spool"]
 
 POLL_S: Final = 0.005
-# A batch that no gateway takes for so long fails the query: it would wait for ever.
+# A query fails if no gateway takes its batch within this time.
 WAIT_S: Final = 60.0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bus.errors import UnknownTaskError
 from bus.kernel.tasks.actions import Answer
+from bus.model.events import BusOperation
 from bus.model.message import Incoming
 from bus.process.account import Admission
 from bus.process.inbox import report_dropped
@@ -197,7 +198,7 @@ class Emptying:
         manager.on_emptied(entry, unread, self._now, todo, final=self._final)
         if trace_sink is not None and not self._recorded:
             self._recorded = True
-            trace_sink.on_deregistered(entry.id.number)
+            trace_sink.on_task_event(BusOperation.DEREGISTER, entry.id.number)
         return []
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bus.kernel.tasks.actions import Answer
 from bus.kernel.tasks.runs import InboundRun
+from bus.model.events import BusOperation
 from bus.model.message import Incoming
 from bus.process.account import Admission
 from bus.process.failures import InternalErrors
@@ -76,7 +77,7 @@ def move(entry: Entry, to: ThreadManager, trace_sink: TraceSink | None = None) -
         if entry.host is not None and entry.host is not to:
             _hand_over(entry, to)
             if trace_sink is not None and entry.host is to:
-                trace_sink.on_moved(entry.id.number)
+                trace_sink.on_task_event(BusOperation.MOVE, entry.id.number)
 
     call_in_host_thread(entry, go)
 

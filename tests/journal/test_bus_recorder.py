@@ -63,8 +63,8 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
 def test_a_registration_is_recorded_with_its_name(tmp_path: Path) -> None:
     def tell(recorder: BusRecorder) -> None:
         recorder.on_registered(5, "sensor")
-        recorder.on_moved(5)
-        recorder.on_deregistered(5)
+        recorder.on_task_event(BusOperation.MOVE, 5)
+        recorder.on_task_event(BusOperation.DEREGISTER, 5)
 
     stored, records = reported(tmp_path, tell)
 
@@ -78,8 +78,8 @@ def test_a_subscription_is_recorded_with_its_number_and_pattern(
     tmp_path: Path,
 ) -> None:
     def tell(recorder: BusRecorder) -> None:
-        recorder.on_subscribed(5, 3, "news/*")
-        recorder.on_unsubscribed(5, 3)
+        recorder.on_task_event(BusOperation.SUBSCRIBE, 5, 3, "news/*")
+        recorder.on_task_event(BusOperation.UNSUBSCRIBE, 5, 3)
 
     stored, records = reported(tmp_path, tell)
 
@@ -108,7 +108,6 @@ def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> N
 CALLS: dict[str, Callable[[BusRecorder], None]] = {
     "a step": lambda recorder: recorder(BusOperation.COMMAND, 1, 1, 1),
     "a name": lambda recorder: recorder.on_registered(1, "name"),
-    "a subscription": lambda recorder: recorder.on_subscribed(1, 1, "name"),
     "a link": lambda recorder: recorder.link_up(1, "machine", "process"),
 }
 

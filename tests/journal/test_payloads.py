@@ -14,12 +14,11 @@ import pytest
 import bus.journal
 from bus.journal.checker import check
 from bus.journal.format import Flag, RecordKind
-from bus.journal.payload_file import PayloadFile, PayloadHeader
+from bus.journal.payload_file import PayloadFile, PayloadHeader, StoredPayloads
 from bus.journal.payloads import Payloads
 from bus.journal.reader import open_journals
-from bus.journal.stored_payloads import StoredPayloads
 from bus.journal.writer import Journal
-from bus.kernel.trace import Body, Tracer
+from bus.kernel.trace import TracedPayload, Tracer
 from bus.model.events import BusOperation
 from bus.model.payload import decode, encode
 from bus.testing import memory_bus
@@ -256,8 +255,8 @@ def test_a_forked_child_keeps_payloads_in_a_folder_of_its_own(tmp_path: Path) ->
         from bus.model.events import BusOperation
 
         def tell(payload):
-            flags, place = sink.keep(payload, None, failed=False)
-            sink(BusOperation.COMMAND, 1, 1, 9, flags=flags, place=place)
+            flags, location = sink.write_payload(payload, None, failed=False)
+            sink(BusOperation.COMMAND, 1, 1, 9, flags=flags, location=location)
 
         journal = Journal(sys.argv[1], payloads=True)
         sink = journal._trace_sink()
@@ -296,8 +295,8 @@ def test_an_interrupt_loses_at_most_the_payload_that_was_being_kept(
             def tell(origin: int) -> None:
                 payloads = incarnation_payloads(journal)
                 until(lambda: len(payloads._line) > 1, "a spare is ready")
-                flags, place = sink.keep(bytes(8300), None, failed=False)
-                sink(BusOperation.COMMAND, origin, 1, 9, flags=flags, place=place)
+                flags, location = sink.write_payload(bytes(8300), None, failed=False)
+                sink(BusOperation.COMMAND, origin, 1, 9, flags=flags, location=location)
 
             tell(1)
             struck(lambda: tell(2))
@@ -354,12 +353,12 @@ def test_a_finalizer_that_records_during_a_change_of_files_loses_its_payload(
 
         def finalize(payloads: Payloads) -> bool:
             if not inner:
-                inner.append(sink.keep(bytes(8300), None, failed=False))
+                inner.append(sink.write_payload(bytes(8300), None, failed=False))
             return advance(payloads)
 
         monkeypatch.setattr(Payloads, "advance", finalize)
         until(lambda: len(incarnation_payloads(journal)._line) > 1, "a spare is ready")
-        outer = [sink.keep(bytes(8300), None, failed=False) for _ in range(2)]
+        outer = [sink.write_payload(bytes(8300), None, failed=False) for _ in range(2)]
 
     assert inner == [(0, 0)]
     assert all(place for _, place in outer)
@@ -375,7 +374,9 @@ class Places:
     def keeps(self, _: str) -> bool:
         return True
 
-    def keep(self, payload: Any, encoded: Any, *, failed: bool) -> tuple[int, int]:
+    def write_payload(
+        self, payload: Any, encoded: Any, *, failed: bool
+    ) -> tuple[int, int]:
         assert not failed
         self.kept.append((payload, encoded))
         return int(Flag.PAYLOAD), len(self.kept)
@@ -387,7 +388,7 @@ class Places:
 def test_a_notification_that_waits_for_the_links_holds_its_payload_once() -> None:
     sink = Places()
     tracer = Tracer(cast("TraceSink", sink), 1, itertools.count(1))
-    body = tracer.body("payload", b"encoded")
+    body = tracer.payload("payload", b"encoded")
 
     trace = tracer.remote_notification(7, body)
     trace.number()
@@ -401,16 +402,16 @@ def test_two_threads_may_accept_the_messages_of_one_command_to_several_tasks() -
 
     def program(run: Run) -> None:
         sink = Places()
-        body = Body(cast("TraceSink", sink), "payload", b"encoded")
+        body = TracedPayload(cast("TraceSink", sink), "payload", b"encoded")
         places: list[tuple[int, int]] = []
 
         def wait_and_accept() -> None:
             body.drop_encoding()
-            places.append(body.keep())
+            places.append(body.write())
 
         run.spawn(wait_and_accept)
-        places.append(body.keep())
+        places.append(body.write())
         run.join()
         assert {sink.kept[place - 1][0] for _, place in places} == {"payload"}
 
-    explore(program, bound=2, random=30, seed=1, bytecode=[Body])
+    explore(program, bound=2, random=30, seed=1, bytecode=[TracedPayload])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.journal import mapped_file
 from bus.journal import segment as segments
 from bus.journal.format import RecordKind
 from bus.journal.retention import Retention
@@ -107,7 +108,7 @@ def test_without_a_global_lock_slots_are_drawn_one_at_a_time(
             inside -= 1
             return next(self.drawn)
 
-    monkeypatch.setattr(segments, "HAS_GIL", False)
+    monkeypatch.setattr(mapped_file, "HAS_GIL", False)
     monkeypatch.setattr(segments, "zip", Slow, raising=False)
     segment = Segment(tmp_path, FIRST)
     with Threads() as threads:

@@ -36,7 +36,7 @@ Reported = tuple[Op, int, int, int, int]
 class Notes:
     """A trace sink that keeps the records of messages, and no payload."""
 
-    keeps = None
+    keeps_payloads = None
 
     def __init__(self) -> None:
         self.reported: list[Reported] = []
@@ -53,28 +53,21 @@ class Notes:
         reason: Why | int = 0,
         kind: Kind = Kind.COMMAND,
         flags: int = 0,
-        place: int = 0,
+        location: int = 0,
     ) -> None:
-        assert not flags | place
+        assert not flags | location
         self.reported.append((operation, mid, destination, hop, reason))
         self.common.add((origin, size, kind))
 
-    def keep(self, *_: object, failed: bool) -> tuple[int, int]:
+    def write_payload(self, *_: object, failed: bool) -> tuple[int, int]:
         raise AssertionError(failed)
 
     def on_registered(self, registration: int, name: str) -> None:
         raise AssertionError
 
-    def on_deregistered(self, registration: int) -> None:
-        raise AssertionError
-
-    def on_moved(self, registration: int) -> None:
-        raise AssertionError
-
-    def on_subscribed(self, registration: int, number: int, pattern: str) -> None:
-        raise AssertionError
-
-    def on_unsubscribed(self, registration: int, number: int) -> None:
+    def on_task_event(
+        self, operation: Op, registration: int, number: int = 0, name: str = ""
+    ) -> None:
         raise AssertionError
 
     def link_up(self, pid: int, machine: str, process: str) -> None:

@@ -50,14 +50,14 @@ def test_every_field_of_every_record_is_a_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_the_place_of_a_payload_is_no_number_of_a_message(tmp_path: Path) -> None:
+def test_the_location_of_a_payload_is_no_number_of_a_message(tmp_path: Path) -> None:
     with Journal(tmp_path, payloads=True) as journal:
         sink = journal._trace_sink()
-        flags, place = sink.keep(b"abc", None, failed=False)
-        sink(BusOperation.COMMAND, 1, 7, 2, flags=flags, place=place)
+        flags, location = sink.write_payload(b"abc", None, failed=False)
+        sink(BusOperation.COMMAND, 1, 7, 2, flags=flags, location=location)
 
     (row,) = [row for row in read(tmp_path) if row["kind"] == "command"]
-    assert place
+    assert location
     assert (row["seq"], row["port"], row["flags"]) == (0, 7, flags)
 
 

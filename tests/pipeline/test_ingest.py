@@ -16,10 +16,9 @@ from pyarrow import parquet  # type: ignore[import-untyped] # pyarrow ships no t
 
 from bus.journal.header import HEADER_BYTES, SEAL_OFFSET
 from bus.pipeline import bronze
-from bus.pipeline.bronze import segments
+from bus.pipeline.bronze import Plan, segments
 from bus.pipeline.event_file import write_events
 from bus.pipeline.folder import OutFolder
-from bus.pipeline.plan import Plan
 from bus.pipeline.share import Share
 from tests.journal.histories import store
 from tests.pipeline.reading import long_history, update

@@ -75,11 +75,11 @@ def test_a_notification_with_records_in_two_segments_is_one_row(
 
     def notify(number: int, subscriber: int) -> None:
         where = BusOperation.NOTIFY, 5, number, subscriber
-        sink(*where, kind=Kind.NOTIFICATION, flags=flags, place=place)
+        sink(*where, kind=Kind.NOTIFICATION, flags=flags, location=location)
 
     until(lambda: spares_ready(journal, 1), "spares lie ready")
     for number in range(4):
-        flags, place = sink.keep(number, None, failed=False)
+        flags, location = sink.write_payload(number, None, failed=False)
         notify(number, 8)
         for _ in range(SLOTS):
             tell(journal)

@@ -27,6 +27,7 @@ from bus.kernel.topology import Topology
 from bus.kernel.trace import Tracer
 from bus.kernel.wire import Bodies, Identity, Role, decode
 from bus.model.config import BusConfig
+from bus.model.events import BusOperation
 from bus.model.message import Incoming, Kind
 from bus.model.registration import Visibility
 from bus.model.specification import Specification
@@ -282,7 +283,7 @@ class SimProcess:
             task.entry, unread, self.world.now, actions, final=final
         )
         if self.trace_sink is not None:
-            self.trace_sink.on_deregistered(task.id.number)
+            self.trace_sink.on_task_event(BusOperation.DEREGISTER, task.id.number)
         return actions
 
     def command(
@@ -439,7 +440,9 @@ class SimProcess:
         task.subscriptions.append(asked)
         if self.trace_sink is not None:
             number, pattern = id(asked), asked.specification.pattern
-            self.trace_sink.on_subscribed(task.entry.id.number, number, pattern)
+            self.trace_sink.on_task_event(
+                BusOperation.SUBSCRIBE, task.entry.id.number, number, pattern
+            )
         task.changes += 1
         self.do(self.subscriptions.subscribe(asked, settled))
         self.settle()

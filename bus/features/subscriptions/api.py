@@ -21,6 +21,7 @@ from bus.features.subscriptions.local_subscriptions import subscriptions_of
 from bus.features.subscriptions.presence import PresenceReport
 from bus.kernel.tasks.actions import Action
 from bus.kernel.tasks.routing_table import Entry
+from bus.model.events import BusOperation
 from bus.model.message import Incoming, Presence
 from bus.model.specification import Specification
 from bus.process.account import Account, Admission, new_account
@@ -114,7 +115,9 @@ class Subscription(Uncopyable):
         _interests_of(self._entry).pop(self, None)
         number, self._recorded = self._recorded, 0
         if number and (trace_sink := self._exchange.trace_sink) is not None:
-            trace_sink.on_unsubscribed(self._entry.id.number, number)
+            trace_sink.on_task_event(
+                BusOperation.UNSUBSCRIBE, self._entry.id.number, number
+            )
         if self._then is not None:
             self._then()
 
@@ -127,7 +130,9 @@ class Subscription(Uncopyable):
         if (trace_sink := self._exchange.trace_sink) is not None:
             self._recorded = number = next(_numbers)
             pattern = self.specification.pattern
-            trace_sink.on_subscribed(self._entry.id.number, number, pattern)
+            trace_sink.on_task_event(
+                BusOperation.SUBSCRIBE, self._entry.id.number, number, pattern
+            )
         _begin(self, lambda: subscriptions_of(manager).subscribe(self, settled))
 
 

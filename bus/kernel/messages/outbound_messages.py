@@ -220,13 +220,13 @@ class OutboundMessages:
             flags, body = pack_answer(None, error_text_of(too_long), own)
         trace: Trace | None = None
         if question._trace is not None:
-            kept = question._trace.answer_body(
+            traced = question._trace.answer_payload(
                 (source.name, relay.entry.name),
                 payload,
                 None if flags & RAW else body,
                 str(decode(body)) if flags == FAILED else None,
             )
-            trace = question._trace.answer(source.id.number, len(body), kept)
+            trace = question._trace.answer(source.id.number, len(body), traced)
             trace.record_accepted(relay.entry.id.number)
         return OutboundRun(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,

@@ -1,4 +1,4 @@
-"""The options that choose a part of a recording: ``--since``, ``--until``, ``--only``.
+"""`Selection`: the options that select a part of a recording, such as ``--since``.
 
 A time is written in one of three ways: as a date and time, as a duration after the
 first record, or as one before the last.
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from bus.journal.messages import KINDS
+from bus.journal.reader import open_journals
 from bus.model.specification import Specification
 
 if TYPE_CHECKING:
@@ -21,7 +23,13 @@ if TYPE_CHECKING:
 
     from bus.journal.reader import StoredJournal
 
-__all__ = ["Chosen", "Time", "choice_options", "parsed_time"]
+__all__ = [
+    "Selection",
+    "Time",
+    "checked_patterns",
+    "parsed_time",
+    "selection_options",
+]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
@@ -48,16 +56,18 @@ class Time:
 
 
 @attrs.frozen
-class Chosen:
-    """The chosen part of a recording.
+class Selection:
+    """The selected part of a recording.
 
     since, until: its first time, and the first one after it; None for no limit.
     names: patterns of task names; none for all.
+    kinds: of messages.
     """
 
     since: Time | None = None
     until: Time | None = None
     names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = KINDS
 
     def range_ns(
         self, journals: Iterable[StoredJournal]
@@ -76,6 +86,16 @@ class Chosen:
         )
         return since, until
 
+    def filters(self, directory: str) -> dict[str, Any]:
+        """Return the arguments that let `read_messages` yield the selected part."""
+        since_ns, until_ns = self.range_ns(open_journals(directory))
+        return {
+            "names": self.names,
+            "since_ns": since_ns,
+            "until_ns": until_ns,
+            "kinds": self.kinds,
+        }
+
     def has_name(self, *names: str) -> bool:
         """Return True if a name matches a pattern, or there is no pattern."""
         patterns = [Specification.parse(each) for each in self.names]
@@ -84,9 +104,16 @@ class Chosen:
         )
 
 
-def choice_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a verb, which receives them as a `Chosen`, ``chosen``."""
-    options = (
+def selection_options(
+    *, kinds: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the options to a verb.
+
+    The verb receives them as a `Selection`, ``selection``.
+
+    kinds: True for a verb about messages, which gets ``--kind``, too.
+    """
+    options = [
         click.option(
             "--since",
             metavar="TIME",
@@ -98,31 +125,46 @@ def choice_options(verb: Callable[..., None]) -> Callable[..., None]:
             "--until",
             metavar="TIME",
             callback=parsed_time,
-            help="End before TIME, given likewise.",
+            help="End before TIME, in the same form.",
         ),
         click.option(
             "--only",
             metavar="PATTERN",
             multiple=True,
-            callback=_patterns,
-            help="Choose tasks by name; * matches one segment of a name, ** any number"
+            callback=checked_patterns,
+            help="Select tasks by name; * matches one segment of a name, ** any number"
             " of them. May be repeated.",
         ),
-    )
+    ]
+    if kinds:
+        option = click.option(
+            "--kind",
+            "message_kinds",
+            multiple=True,
+            type=click.Choice(KINDS),
+            help="Select messages of this kind; may be repeated.",
+        )
+        options.append(option)
 
-    @functools.wraps(verb)
-    def run(
-        *args: Any,
-        since: Time | None,
-        until: Time | None,
-        only: tuple[str, ...],
-        **kwargs: Any,
-    ) -> None:
-        verb(*args, chosen=Chosen(since, until, only), **kwargs)
+    def decorated(verb: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(verb)
+        def run(
+            *args: Any,
+            since: Time | None,
+            until: Time | None,
+            only: tuple[str, ...],
+            message_kinds: tuple[str, ...] = (),
+            **kwargs: Any,
+        ) -> None:
+            kinds = message_kinds or KINDS
+            selection = Selection(since, until, only, kinds)
+            verb(*args, selection=selection, **kwargs)
 
-    decorated: Callable[..., None] = run
-    for option in reversed(options):
-        decorated = option(decorated)
+        decorated_run: Callable[..., None] = run
+        for option in reversed(options):
+            decorated_run = option(decorated_run)
+        return decorated_run
+
     return decorated
 
 
@@ -148,7 +190,8 @@ def parsed_time(_: object, __: object, text: str | None) -> Time | None:
         ) from None
 
 
-def _patterns(_: object, __: object, texts: tuple[str, ...]) -> tuple[str, ...]:
+def checked_patterns(_: object, __: object, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns in an option or argument; click calls this."""
     for text in texts:
         try:
             Specification.parse(text)
