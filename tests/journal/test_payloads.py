@@ -371,7 +371,7 @@ class Places:
     def __init__(self) -> None:
         self.kept: list[tuple[Any, Any]] = []
 
-    def keeps(self, _: str) -> bool:
+    def keeps_payloads(self, _: str) -> bool:
         return True
 
     def write_payload(
