@@ -1,7 +1,7 @@
 """The exit codes of a verb, and the one line that explains a failure.
 
-2 for a damaged file of keys, 124 for a timeout, 4 if the run directory cannot hold a
-bus, else 1; see `bus.cli`.
+2 for a damaged file of keys, 124 for a timeout, 4 if a recording cannot be read or the
+run directory cannot hold a bus, else 1; see `bus.cli`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from bus.errors import BusError, CommandTimeoutError
+from bus.errors import BusError, CommandTimeoutError, JournalError
 from bus.journal.wording import printable
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def one_line() -> Iterator[None]:
         yield
     except CommandTimeoutError as error:
         fail(str(error), TIMED_OUT)
+    except JournalError:
+        raise  # the verbs without a bus report it in the same way
     except BusError as error:
         fail(str(error))
 

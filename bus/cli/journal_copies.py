@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +12,7 @@ import attrs
 import click
 
 from bus.cli.chosen import choice_options, parsed_time
-from bus.cli.journal_files import kind_option, refuse_existing
+from bus.cli.journal_files import kind_option, refuse_existing, writing
 from bus.cli.text import show_table, to_json, wall_text, warn
 from bus.journal.difference import compare
 from bus.journal.messages import KINDS, read_messages
@@ -34,9 +36,10 @@ _COLOURS: Final = {"equal": "green", "different": "bold red"}
 
 
 def _duration_ns(context: click.Context, option: click.Parameter, text: str) -> int:
-    time: Time | None = parsed_time(context, option, text)
-    assert time is not None
-    if time.base != "end":
+    time: Time | None = None
+    with suppress(click.BadParameter):  # it describes times, which are refused here
+        time = parsed_time(context, option, text)
+    if time is None or time.base != "end":
         raise click.BadParameter(f"{text!r} is no duration: give one such as 5m or 90s")
     return -time.ns
 
@@ -69,7 +72,13 @@ def copy_end(directory: str, *, last_ns: int, out: Path) -> None:
     file could not be copied.
     """
     refuse_existing(out)
-    taken = take_snapshot(directory, out, last_ns)
+    try:
+        with writing(out):
+            taken = take_snapshot(directory, out, last_ns)
+    except BaseException:
+        # A part must not pass for the whole, nor refuse the next attempt.
+        shutil.rmtree(out, ignore_errors=True)
+        raise
     parts = (
         counted(taken.journals, "journal"),
         counted(taken.segments, "segment"),

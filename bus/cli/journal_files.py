@@ -6,10 +6,10 @@ A file is written under another name first: a part of one is never mistaken for 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
@@ -21,12 +21,21 @@ from bus.journal.imported import ImportedJournal
 from bus.journal.messages import KINDS, read_messages
 from bus.journal.reader import open_journals
 from bus.journal.wording import counted
+from bus.journal.writer import NO_ROOM
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bus.cli.chosen import Chosen
     from bus.cli.message_files import ReadMessage
 
-__all__ = ["export_messages", "import_messages", "kind_option", "refuse_existing"]
+__all__ = [
+    "export_messages",
+    "import_messages",
+    "kind_option",
+    "refuse_existing",
+    "writing",
+]
 
 _ERROR: Final = 4
 _PROGRESS: Final = 10_000  # messages between two lines of it
@@ -88,8 +97,8 @@ def export_messages(
     part = target.with_name(f"{target.name}.part")
     written = without = 0
     try:
-        file = writer_of(form, part)
-        with Progress(stderr=True) as progress:
+        with writing(target), Progress(stderr=True) as progress:
+            file = writer_of(form, part)
             for message in messages:
                 if file.add(message):
                     written += 1
@@ -97,8 +106,8 @@ def export_messages(
                     without += 1
                 if not written % _PROGRESS:
                     progress.say(counted(written, "message"))
-        file.close()
-        part.rename(target)
+            file.close()
+            part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -129,7 +138,11 @@ def import_messages(file: Path, *, out: Path) -> None:
     imported = 0
     journal: ImportedJournal | None = None
     try:
-        with file.open("rb") as opened, Progress(stderr=True) as progress:
+        with (
+            _opened(file) as opened,
+            writing(out),
+            Progress(stderr=True) as progress,
+        ):
             for message in read_mcap(opened):
                 if journal is None:
                     journal = ImportedJournal(
@@ -139,13 +152,13 @@ def import_messages(file: Path, *, out: Path) -> None:
                 imported += 1
                 if not imported % _PROGRESS:
                     progress.say(counted(imported, "message"))
-        if journal is None:
-            raise JournalError(f"cannot import {file}: it holds no message")
-        journal.close()
+            if journal is None:
+                raise JournalError(f"cannot import {file}: it holds no message")
+            journal.close()
     except BaseException:
         # Half a file must not pass for a whole one.
         if journal is not None:
-            shutil.rmtree(journal.folder, ignore_errors=True)
+            journal.discard()
         raise
     click.echo(f"{journal.folder}: {counted(imported, 'message')}")
 
@@ -160,6 +173,31 @@ def _add(journal: ImportedJournal, message: ReadMessage) -> None:
         encoded=message.encoded,
         failed=message.failed,
     )
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise JournalError(
+            f"cannot read {file}: {error.strerror}; give an MCAP file"
+        ) from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise JournalError with the path if a block cannot write; a context manager.
+
+    The error of the system names a temporary file, or none at all.
+    """
+    try:
+        yield
+    except OSError as error:
+        room = "make room, or " if error.errno in NO_ROOM else ""
+        fact = error.strerror or error
+        raise JournalError(
+            f"cannot write {path}: {fact}; {room}give another --out"
+        ) from None
 
 
 def refuse_existing(path: Path) -> None:

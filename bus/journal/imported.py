@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -83,7 +85,18 @@ class ImportedJournal(Closable):
         self._n = 0
         self.folder = Path(directory) / "imported" / f"0-{hex64(self._id)}"
         self.folder.mkdir(parents=True)
+        self._segment: _Segment | None = None
+        self._payloads: BinaryIO | None = None
+        self._payload_number = -1
+        self._closed = False
         self._meta = (self.folder / META_FILE).open("wb", buffering=0)
+        try:
+            self._begin(program, begin_ns)
+        except BaseException:
+            self.discard()
+            raise
+
+    def _begin(self, program: str, begin_ns: int) -> None:
         self._note(
             {
                 "is": "journal",
@@ -95,10 +108,6 @@ class ImportedJournal(Closable):
                 "wall": begin_ns,
             }
         )
-        self._segment: _Segment | None = None
-        self._payloads: BinaryIO | None = None
-        self._payload_number = -1
-        self._closed = False
         self._record(RecordKind.OPEN, origin=begin_ns)
         self._record(RecordKind.REGISTER, flow=self._process, origin=self._process)
 
@@ -156,6 +165,16 @@ class ImportedJournal(Closable):
         assert self._segment is not None
         self._segment.seal()
         self._meta.close()
+
+    def discard(self) -> None:
+        """Close its files as they are, and remove its folder."""
+        self._closed = True
+        segment = self._segment.file if self._segment else None
+        for file in (self._payloads, segment, self._meta):
+            with suppress(OSError):  # of buffered data without room
+                if file is not None:
+                    file.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _registered(self, name: str) -> int:
         """Return the registration of a task; at its first message it is recorded."""
@@ -227,8 +246,8 @@ class _Segment:
     def __init__(self, folder: Path, header: SegmentHeader) -> None:
         self.header = header
         self._path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
-        self._file = self._path.open("wb")
-        self._file.write(header.pack())
+        self.file = self._path.open("wb")
+        self.file.write(header.pack())
         self._used = self._crc32 = 0
 
     @property
@@ -236,15 +255,15 @@ class _Segment:
         return self._used == self.header.slots
 
     def write(self, record: bytes) -> None:
-        self._file.write(record)
+        self.file.write(record)
         self._crc32 = zlib.crc32(record, self._crc32)
         self._used += 1
 
     def seal(self) -> None:
         seal = Seal(self._used, self._used, self._crc32, 0)
-        self._file.seek(0)
-        self._file.write(attrs.evolve(self.header, seal=seal).pack())
-        self._file.close()
+        self.file.seek(0)
+        self.file.write(attrs.evolve(self.header, seal=seal).pack())
+        self.file.close()
         name = self._path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX
         self._path.rename(self._path.with_name(name))
 
