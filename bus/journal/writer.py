@@ -115,6 +115,15 @@ class Journal(Closable):
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
         machine: str | None = None,
     ) -> None:
+        for name, number in (
+            ("segment_bytes", segment_bytes),
+            ("max_bytes", max_bytes),
+            ("max_age_s", max_age_s),
+            ("min_free_bytes", min_free_bytes),
+            ("payload_bytes_max", payload_bytes_max),
+        ):
+            if number is not None and not isinstance(number, int | float):
+                raise TypeError(f"{name} must be a number, got {number!r}")
         if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX:
             raise ValueError(
                 f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX},"
