@@ -229,7 +229,7 @@ def _check_part(part: _Part, directory: str, renames: Mapping[str, str]) -> None
     """Exit if there is nothing to send, or if a renamed task has sent nothing."""
     if not part.count:
         found = f" ({_reasons(part.skipped)})" if part.skipped else ""
-        remedy = "choose another with --since, --until and --only"
+        remedy = "choose another with --since, --until, --only or --commands"
         if part.skipped[_NO_PAYLOAD]:
             remedy = "record payloads with bus record or Journal(payloads=True)"
         fail(
