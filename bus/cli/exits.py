@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from bus.errors import BusError, CommandTimeoutError
+from bus.errors import BusError, CommandTimeoutError, JournalError
 from bus.journal.wording import printable
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def one_line() -> Iterator[None]:
         yield
     except CommandTimeoutError as error:
         fail(str(error), TIMED_OUT)
+    except JournalError:
+        raise  # the verbs without a bus report it in the same way
     except BusError as error:
         fail(str(error))
 

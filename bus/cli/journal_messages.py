@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
 import click
@@ -19,8 +19,11 @@ from bus.journal.difference import compare
 from bus.journal.imported import ImportedJournal
 from bus.journal.messages import read_messages
 from bus.journal.wording import counted, hex64, printable
+from bus.journal.writer import NO_ROOM
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bus.cli.selection import Selection
     from bus.journal.difference import ComparedMessage, ComparedSequence
 
@@ -30,6 +33,7 @@ __all__ = [
     "import_messages",
     "json_lines",
     "refuse_existing",
+    "writing",
 ]
 
 _PROGRESS: Final = 10_000  # messages between two lines of it
@@ -76,8 +80,8 @@ def export_messages(
     part = target.with_name(f"{target.name}.part")
     written = without = 0
     try:
-        file = create_file(form, part)
-        with Progress(stderr=True) as progress:
+        with writing(target), Progress(stderr=True) as progress:
+            file = create_file(form, part)
             for message in read_messages(
                 directory, **filters, on_problem=problems.append
             ):
@@ -87,8 +91,8 @@ def export_messages(
                     without += 1
                 if not written % _PROGRESS:
                     progress.say(counted(written, "message"))
-        file.close()
-        part.rename(target)
+            file.close()
+            part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -122,7 +126,11 @@ def import_messages(file: Path, *, out: Path) -> None:
     imported = 0
     journal: ImportedJournal | None = None
     try:
-        with file.open("rb") as opened, Progress(stderr=True) as progress:
+        with (
+            _opened(file) as opened,
+            writing(out),
+            Progress(stderr=True) as progress,
+        ):
             for message in read_mcap(opened):
                 if journal is None:
                     journal = ImportedJournal(
@@ -132,13 +140,13 @@ def import_messages(file: Path, *, out: Path) -> None:
                 imported += 1
                 if not imported % _PROGRESS:
                     progress.say(counted(imported, "message"))
-        if journal is None:
-            raise JournalError(f"cannot import {file}: it holds no message")
-        journal.close()
+            if journal is None:
+                raise JournalError(f"cannot import {file}: it holds no message")
+            journal.close()
     except BaseException:
         # Half a file must not pass for a whole one.
         if journal is not None:
-            shutil.rmtree(journal.folder, ignore_errors=True)
+            journal.discard()
         raise
     click.echo(f"{journal.folder}: {counted(imported, 'message')}")
 
@@ -230,6 +238,31 @@ def _message_fields(message: ComparedMessage | None) -> dict[str, Any] | None:
         message, filter=lambda field, _: field.name not in {"kept", "digest"}
     )
     return fields | {"journal": hex64(message.journal)}
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise JournalError(
+            f"cannot read {file}: {error.strerror}; give an MCAP file"
+        ) from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise JournalError with the path if a block cannot write; a context manager.
+
+    The error of the system names a temporary file, or none at all.
+    """
+    try:
+        yield
+    except OSError as error:
+        room = "make room, or " if error.errno in NO_ROOM else ""
+        fact = error.strerror or error
+        raise JournalError(
+            f"cannot write {path}: {fact}; {room}give another --out"
+        ) from None
 
 
 def refuse_existing(path: Path) -> None:

@@ -259,8 +259,8 @@ def read_mcap(file: BinaryIO) -> Iterator[ImportedMessage]:
                 _encoded(channel.message_encoding, message.data, value=value),
                 ours and about.get("failed") == "true",
             )
-    except OSError:
-        raise
+    except OSError as error:
+        raise JournalError(f"cannot read {file.name}: {error.strerror}") from None
     except Exception as error:  # noqa: BLE001 # those of struct and decompressors, too
         fact = str(error) or type(error).__name__
         raise JournalError(

@@ -7,6 +7,7 @@ the result is printed.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -80,9 +81,19 @@ _jobs = click.option(
     type=click.IntRange(min=1),
     help="Processors of this machine to use; short for --master local[N].",
 )
+
+
+def _size(_: object, __: object, text: str | None) -> str | None:
+    # A wrong one would appear only as a Java that does not start.
+    if text is not None and not re.fullmatch("[1-9][0-9]*[kmgt]", text.lower()):
+        raise click.BadParameter(f"{text!r} is no size: give one such as 512m or 4g")
+    return text
+
+
 _memory = click.option(
     "--memory",
     metavar="SIZE",
+    callback=_size,
     help="Memory for the Java of Spark on this machine, such as 4g; short for"
     " --conf spark.driver.memory=SIZE.  [default: half of all, at most 4g]",
 )
@@ -209,12 +220,13 @@ def gateway(target: Target, folder: Path) -> None:
     stopped: list[int] = []
     now = _sync.monotonic()
     until = now + target.timeout_s if target.timeout_s is not None else math.inf
-    spool, published = Spool.at(folder), 0
+    published = 0
     with (
         # No exception: it would end the publication of a claimed batch.
         interruptible(lambda number, _: stopped.append(number)),
-        spool.locked(),
+        # The bus before the spool: a wrong name must leave no folder.
         joined(target) as bus,
+        (spool := Spool.at(folder)).locked(),
     ):
         thread = bus.here()
         publisher = Gateway(spool, bus, lambda line: warn([line]))

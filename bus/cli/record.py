@@ -88,13 +88,14 @@ def record(
     with ExitStack() as stack:
         stack.enter_context(interruptible())
         journal = stack.enter_context(_journal(out, max_bytes))
-        if message := unserved(target):
-            click.echo(f"bus: {message}; waiting", err=True)
+        if absent := unserved(target):
+            click.echo(f"bus: {absent}; waiting", err=True)
         bus = stack.enter_context(joined(target, patient=True))
         progress = stack.enter_context(Progress(stderr=True))
         recording = _Recording(bus, journal, count)
         try:
-            recording.subscribe(patterns or ("**",))
+            # Without a program, nothing can confirm the subscription.
+            recording.subscribe(patterns or ("**",), wait=not absent)
             progress.say(f"recording to {out}")
             recording.run(target.timeout_s, progress)
         except KeyboardInterrupt:
@@ -142,8 +143,10 @@ class _Recording:
         self._seconds = 0.0
         self._notifications = self._bytes = self._lost = self._without_payload = 0
 
-    def subscribe(self, patterns: tuple[str, ...]) -> None:
+    def subscribe(self, patterns: tuple[str, ...], *, wait: bool) -> None:
         """Subscribe; a process that does not confirm in time is reported.
+
+        wait: False if no process is there to confirm.
 
         A thread of its own writes: an interrupt reaches only the main thread, and so
         never comes between the steps of a record.
@@ -153,7 +156,7 @@ class _Recording:
         )
         for pattern in patterns:
             try:
-                self._subscribe(task, pattern, wait=True)
+                self._subscribe(task, pattern, wait=wait)
             except CommandTimeoutError as error:
                 warn([f"{error}; its first notifications may be missing"])
                 self._subscribe(task, pattern, wait=False)

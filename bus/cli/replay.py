@@ -69,14 +69,14 @@ _NEW_SENDER: Final = "of a task that was not recorded when the replay began"
 
 
 def _rate(text: str) -> float:
-    """Return the rate; "max" and 0 are infinite."""
+    """Return the rate; "max" is infinite."""
     try:
         rate = math.inf if text == "max" else float(text)
     except ValueError:
         rate = math.nan
-    if not rate >= 0:
-        raise ValueError(f"{text!r} is not a rate; give a number, or max")
-    return rate or math.inf
+    if not rate > 0:
+        raise ValueError(f"{text!r} is not a rate; give a number above 0, or max")
+    return rate
 
 
 def _renames(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
@@ -150,11 +150,11 @@ def replay(
         if step and keys is None:
             raise click.UsageError("--step needs a terminal, which sends the keys")
         stack.enter_context(interruptible())
+        part = _Part.of(read())
+        _check_part(part, directory, renames)
         if opens := unserved(target):
             click.echo(f"bus: {opens}; the replay opens it", err=True)
         bus = stack.enter_context(joined(target, patient=True, role=Role.AUTO))
-        part = _Part.of(read())
-        _check_part(part, directory, renames)
         tasks = _registered(bus, part.senders, renames)
         if opens and not step:
             # A subscriber that starts together with the replay must not miss the
@@ -221,9 +221,12 @@ def _check_part(part: _Part, directory: str, renames: Mapping[str, str]) -> None
     """Exit if there is nothing to send, or if a renamed task has sent nothing."""
     if not part.count:
         found = f" ({_reasons(part.skipped)})" if part.skipped else ""
+        remedy = "choose another with --since, --until, --only or --commands"
+        if part.skipped[_NO_PAYLOAD]:
+            remedy = "record payloads with bus record or Journal(payloads=True)"
         fail(
             f"cannot replay {directory!r}: the selected part has no message to"
-            f" send{found}; record payloads with bus record or Journal(payloads=True)"
+            f" send{found}; {remedy}"
         )
     if strange := sorted(set(renames) - part.senders):
         known = ", ".join(sorted(part.senders)[:9])

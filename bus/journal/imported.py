@@ -8,6 +8,7 @@ the messages, on a clock that begins with the first.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -84,11 +85,15 @@ class ImportedJournal(Closable):
         self._mids: dict[int, int] = {}
         self.folder = Path(directory) / "imported" / f"0-{hex64(header.journal)}"
         self.folder.mkdir(parents=True)
-        self._meta = Meta(self.folder, "imported", header, pid=0, program=program)
-        self._segment = Segment(self.folder, header)
         self._payloads: PayloadFile | None = None
         self._payload_files = 0
         self._closed = False
+        try:
+            self._meta = Meta(self.folder, "imported", header, pid=0, program=program)
+            self._segment = Segment(self.folder, header)
+        except OSError:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
         self._record(RecordKind.OPEN, origin=begin_ns)
         self._record(RecordKind.REGISTER, flow=self._process, origin=self._process)
 
@@ -145,6 +150,15 @@ class ImportedJournal(Closable):
             self._payloads.close()
         self._segment.seal(0)
         self._meta.close()
+
+    def discard(self) -> None:
+        """Close its files as they are, and remove its folder."""
+        self._closed = True
+        if self._payloads is not None:
+            self._payloads.discard()
+        self._segment.discard()
+        self._meta.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _registered(self, name: str) -> int:
         """Return the registration of a task; at its first message it is recorded."""

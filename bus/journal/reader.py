@@ -377,7 +377,12 @@ def open_journals(directory: str | os.PathLike[str]) -> list[StoredJournal]:
     def refuse(error: OSError) -> None:
         # A folder that disappeared after its parent was listed holds no journal.
         if not isinstance(error, FileNotFoundError) or error.filename == top:
-            raise JournalError(f"cannot list {error.filename}: {error.strerror}")
+            remedy = "give a folder with journals"
+            if top.endswith(".mcap"):
+                remedy = "make a journal of it with bus journal import"
+            raise JournalError(
+                f"cannot list {error.filename}: {error.strerror}; {remedy}"
+            )
 
     top = os.fspath(directory)
     journals: dict[int, StoredJournal] = {}
@@ -390,5 +395,5 @@ def open_journals(directory: str | os.PathLike[str]) -> list[StoredJournal]:
         if twin is not journal:
             raise JournalError(f"two copies of one journal: {twin.path} and {folder}")
     if not journals:
-        raise JournalError(f"no journal in {top}")
+        raise JournalError(f"no journal in {top}: give a folder with journals")
     return list(journals.values())

@@ -26,6 +26,7 @@ from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
 from bus.journal.stored_segment import problem_of, read_segment
 from bus.journal.wording import hex64
+from bus.journal.writer import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -59,6 +60,7 @@ def take_snapshot(
       without a record in that time is left out.
 
     Raises:
+        OSError: the folder cannot be made, or has no room; it may hold a part.
         JournalError: as `open_journals`; or ``out`` lies in ``directory``, where the
           copies would be second ones of the same journals.
     """
@@ -114,6 +116,8 @@ def _copy_journal(
         try:
             copied = _copy_segment(segment, folder)
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise  # the other files would not fit either
             journal.add_problem(problem_of(error, segment.path))
             continue
         result.segments += 1
@@ -128,6 +132,8 @@ def _copy_journal(
         try:
             shutil.copyfile(path, folder / path.name)
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise
             journal.add_problem(problem_of(error, path))
         else:
             result.payload_files += 1

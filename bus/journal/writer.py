@@ -52,7 +52,7 @@ FILES_MIN: Final = 2  # of each kind: the current one and a spare
 
 _NAMES_REMEMBERED: Final = 4096
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 # The largest value of each of `Fields`.
 _U8, _U16, _U32, _U64 = (2 ** (8 * width) - 1 for width in (1, 2, 4, 8))
@@ -115,6 +115,15 @@ class Journal(Closable):
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
         machine: str | None = None,
     ) -> None:
+        for name, number in (
+            ("segment_bytes", segment_bytes),
+            ("max_bytes", max_bytes),
+            ("max_age_s", max_age_s),
+            ("min_free_bytes", min_free_bytes),
+            ("payload_bytes_max", payload_bytes_max),
+        ):
+            if number is not None and not isinstance(number, int | float):
+                raise TypeError(f"{name} must be a number, got {number!r}")
         if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX:
             raise ValueError(
                 f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX},"
@@ -299,11 +308,11 @@ class Journal(Closable):
 
     def _explained(self, error: OSError) -> OSError:
         """Return an error whose text has the folder, the reason and the remedy."""
-        remedy = "give Journal(directory=...) a folder that this process can write to"
-        if error.errno in _NO_ROOM:
+        remedy = "give a folder that this process can write to"
+        if error.errno in NO_ROOM:
             remedy = (
-                f"make room for 2 segments of {self._file_bytes:,} bytes, or give"
-                " Journal a smaller segment_bytes= or another directory"
+                f"make room for 2 segments of {self._file_bytes:,} bytes, give another"
+                " folder, or give Journal a smaller segment_bytes="
             )
         elif error.errno in (errno.EMFILE, errno.ENFILE):
             remedy = "let this process open more files (ulimit -n)"

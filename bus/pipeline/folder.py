@@ -53,7 +53,9 @@ class OutFolder:
                     )
                 (path / MARKER).write_text(_NOTE)
         except FileExistsError:
-            raise PipelineError(f"cannot write to {path}: it is a file") from None
+            raise PipelineError(
+                f"cannot write to {path}: it is a file; name a folder"
+            ) from None
         except OSError as error:
             msg = f"cannot write to {error.filename or path}: {error.strerror}"
             raise PipelineError(msg) from None

@@ -108,9 +108,11 @@ def missing(*, drawing: bool = True) -> str | None:
         return lack
     java = _java()
     if java is None:
+        home = os.environ.get("JAVA_HOME")
+        place = f" at JAVA_HOME={home}" if home else ""
         return (
-            f"no Java found: install Java {JAVA_MAJOR_MIN} or newer (on Debian or"
-            f" Ubuntu: apt-get install openjdk-{JAVA_MAJOR_MIN}-jre-headless),"
+            f"no Java found{place}: install Java {JAVA_MAJOR_MIN} or newer (on Debian"
+            f" or Ubuntu: apt-get install openjdk-{JAVA_MAJOR_MIN}-jre-headless),"
             " or set JAVA_HOME"
         )
     major = _java_major(java)

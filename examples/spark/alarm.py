@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -49,7 +50,9 @@ def main(folder: Path) -> None:
         Journal(folder / "recorded", payloads="sensor/*") as journal,
         open_bus("plant", journal=journal) as bus,
         subprocess.Popen([sys.executable, "-m", *command]) as gateway,  # noqa: S603
+        ExitStack() as ending,
     ):
+        ending.callback(gateway.terminate)
         bus.subscribe("alarm/*", got.put)
         bus.subscribe("sensor/*", lambda _: None)
         for name, series in CELSIUS.items():
@@ -67,12 +70,13 @@ def main(folder: Path) -> None:
             .option("checkpointLocation", str(folder / "checkpoint"))
             .start(str(spool))
         )
+        ending.callback(query.stop)
+        while got.empty():
+            query.awaitTermination(1)  # raises the error of a query that failed
         alarm = got.get()
         value = alarm.payload["value"]
         name, mean = alarm.sender.module, value["mean"]
         print(f"{name}: {mean:.1f} degrees from second {value['from']}", flush=True)
-        query.stop()
-        gateway.terminate()
     spark.stop()
 
 

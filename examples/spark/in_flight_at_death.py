@@ -1,7 +1,9 @@
 """The messages of a bus that were in flight when a process died.
 
 The last record of its journal is the last known moment of a dead process. Only messages
-that were accepted on its machine are compared: other machines have other clocks.
+that were accepted on its machine are compared: other machines have other clocks. A
+notification to a process without a journal here, such as ``bus record``, is left out:
+its delivery is not on record.
 
 Run: python examples/spark/in_flight_at_death.py RESULTS
 """
@@ -10,6 +12,7 @@ import sys
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
+from bus.journal.format import Flag
 from bus.journal.rules import SORTS
 from bus.pipeline import open_run
 
@@ -20,7 +23,9 @@ dead = run.journals.where("died").select(
 senders = run.journals.select(
     F.col("journal").alias("accepted_journal"), "machine", "boot"
 )
-accepted = run.transfers.where("NOT handed_on").join(senders, "accepted_journal")
+notification = F.col("sort").bitwiseAND(int(Flag.NOTIFICATION)) != 0
+on_record = ~F.col("handed_on") & (F.col("registered") | ~notification)
+accepted = run.transfers.where(on_record).join(senders, "accepted_journal")
 in_flight = accepted.join(dead, ["machine", "boot"]).where(
     "accepted_mono <= at AND (delivered_mono IS NULL OR delivered_mono > at)"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -247,12 +248,16 @@ def test_mcap_leaves_out_messages_without_payload_and_says_so(tmp_path: Path) ->
     [
         ("export {a} --to jsonl --out {a}", 4, "it exists; remove it, or give another"),
         ("export {empty} --to csv", 4, "no journal in"),
+        ("export {text} --to csv", 4, "Not a directory; give a folder with journals"),
+        ("export {b}.mcap --to csv", 4, "make a journal of it with bus journal import"),
+        ("export {a} --to csv --out {b}/c", 4, "b/c: No such file or directory; give"),
         ("export {a} --to csv --since soon", 2, "'soon' is no time: give a date and"),
         ("export {a} --to csv --since 5", 2, "such as 5m, or one after"),
         ("export {a} --to csv --only x*", 2, "a segment with a star must be"),
         ("import {text} --out {b}", 4, "cannot read"),
-        ("import {a} --out {b}", 4, "Is a directory"),
+        ("import {a} --out {b}", 4, "a: Is a directory; give an MCAP file"),
         ("snapshot {a} --last +5m --out {b}", 2, "'+5m' is no duration"),
+        ("snapshot {a} --last 5 --out {b}", 2, "'5' is no duration"),
         ("snapshot {a} --last 5m --out {a}/b", 4, "give a folder outside"),
         ("snapshot {a} --last 5m --out {empty}", 4, "it exists; remove it"),
     ],
@@ -270,6 +275,37 @@ def test_a_wrong_argument_is_one_line_and_leaves_no_file(
 
     assert message in " ".join(result.stderr.split())
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "export {a} --to csv",
+        "export {a} --to parquet",
+        "import {m} --out {b}",
+        "snapshot {a} --last 5m --out {b}",
+    ],
+)
+def test_a_full_disk_is_reported_with_the_output_and_no_part_is_left(
+    tmp_path: Path, arguments: str
+) -> None:
+    """A limit on the length of files stands for the full disk."""
+    names = {name: tmp_path / name for name in ("a", "b", "m")}
+    recorded(names["a"])
+    invoke("export", names["a"], "--to", "mcap", "--out", names["m"])
+    before = sorted(tmp_path.rglob("*"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
+    try:
+        result = invoke(*arguments.format(**names).split(), code=4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert result.stderr.startswith(f"bus: cannot write {tmp_path}/")
+    assert result.stderr.endswith("; make room, or give another --out\n")
+    left = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {path for path in before if path.is_file()}
 
 
 @pytest.mark.parametrize(

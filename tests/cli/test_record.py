@@ -108,6 +108,16 @@ def test_a_recording_ends_when_its_time_is_over(alpha: Far, tmp_path: Path) -> N
     assert result.stdout.startswith("recorded 0 notifications of 0 tasks, 0 bytes, in ")
 
 
+@pytest.mark.usefixtures("own_run_directory")
+def test_a_recorder_without_a_bus_waits_for_no_confirmation(tmp_path: Path) -> None:
+    result = verb("record", "--out", tmp_path, "--timeout", "0.1")
+
+    [line] = result.stderr.splitlines()
+    assert line.startswith("bus: no program of bus 'bus1' runs: ")
+    assert line.endswith("; waiting")
+    assert result.exit_code == 0
+
+
 @pytest.mark.deep
 def test_a_recording_may_begin_before_the_bus(
     own_run_directory: Path, tmp_path: Path

@@ -91,7 +91,7 @@ def test_a_name_in_use_is_refused_before_anything_is_sent(
 
     refused = verb("replay", tmp_path)
     assert alpha("made['got']") == []
-    options = ("--rename", "sensor=copy", "--only", "sensor", "--rate", "0")
+    options = ("--rename", "sensor=copy", "--only", "sensor", "--rate", "max")
     renamed = verb("replay", tmp_path, *options)
 
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -208,8 +208,10 @@ def test_a_replay_opens_the_bus_and_waits_for_a_subscriber(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--rate", "-1"), "'-1' is not a rate; give a number, or max"),
-        (("--rate", "nan"), "'nan' is not a rate; give a number, or max"),
+        (("--rate", "-1"), "'-1' is not a rate; give a number above 0, or max"),
+        (("--rate", "0"), "'0' is not a rate"),
+        (("--rate", "nan"), "'nan' is not a rate"),
+        (("--only", "d"), "no message to send; choose another with --since"),
         (("--rename", "a"), "'a' is not of the form OLD=NEW"),
         (("--rename", "a=//"), "module name must match "),
         (("--rename", "a=b", "--rename", "a=c"), "'a' has two new names; give one"),

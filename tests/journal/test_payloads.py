@@ -331,12 +331,13 @@ def test_a_file_that_is_closed_takes_no_payload(tmp_path: Path) -> None:
         ({"payloads": "ism://far/a"}, "must hold names of this machine"),
         ({"payloads": True, "payload_bytes_max": 0}, "must be 1 to "),
         ({"payloads": True, "segment_bytes": SMALL}, "must be 1 to 16264, got 65536"),
+        ({"max_age_s": "7d"}, "max_age_s must be a number, got '7d'"),
     ],
 )
 def test_an_unusable_setting_is_refused(
     tmp_path: Path, settings: dict[str, Any], text: str
 ) -> None:
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((TypeError, ValueError), match=text):
         Journal(tmp_path / "none", **settings)
 
 

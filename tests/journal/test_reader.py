@@ -133,7 +133,7 @@ def test_journals_are_found_at_any_depth_in_order(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match=f"^no journal in {tmp_path}$"):
+    with pytest.raises(JournalError, match=f"^no journal in {tmp_path}: give"):
         open_journals(tmp_path)
 
 

@@ -197,6 +197,17 @@ def test_without_java_one_line_names_the_version_to_install(
     assert result.exit_code == 4
     (line,) = result.stderr.splitlines()
     assert line.startswith("bus: no Java found: install Java 17")
+    monkeypatch.setenv("JAVA_HOME", "/opt/none")
+    again = invoke("all", "--journals", journals, "--out", tmp_path / "out")
+    assert again.stderr.startswith("bus: no Java found at JAVA_HOME=/opt/none: install")
+
+
+@pytest.mark.parametrize("size", ["4", "1x", "0g"])
+def test_a_size_of_the_memory_has_a_unit(size: str) -> None:
+    result = invoke("all", "--journals", "x", "--out", "y", "--memory", size)
+
+    assert result.exit_code == 2
+    assert f"{size!r} is no size: give one such as 512m or 4g" in result.stderr
 
 
 def test_a_report_of_nothing_is_one_line(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def transfer(mid: int, receiver: str, **columns: Any) -> dict[str, Any]:
         "receiver": receiver,
     }
     row |= {"accepted_journal": 1, "accepted_mono": 0, "delivered_mono": mid * 10**6}
-    row |= {"deliveries": 1, "explains": 0, "handed_on": False}
+    row |= {"deliveries": 1, "explains": 0, "handed_on": False, "registered": True}
     row |= {"latency_ns": mid * 10**6, "from_link_ns": mid * 10**5}
     return row | columns
 
@@ -98,6 +98,7 @@ def test_an_example_prints_the_answer_to_its_question(
     lines: list[str],
 ) -> None:
     lost = transfer(6, "log", deliveries=0, delivered_mono=None, accepted_mono=1)
+    to_recorder = lost | {"mid": 8, "registered": False}
     to_process = transfer(7, "display", handed_on=True)
     journal = {"machine": "host", "boot": "b", "died": False, "last_mono": 10**9}
     folder = results(
@@ -108,6 +109,7 @@ def test_an_example_prints_the_answer_to_its_question(
             transfer(5, "log"),
             lost,
             to_process,
+            to_recorder,
         ],
         journals=[
             journal | {"journal": 1, "name": "field"},
