@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import shutil
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +24,7 @@ from bus.cli.journal_messages import (
     import_messages,
     json_lines,
     refuse_existing,
+    writing,
 )
 from bus.cli.selection import parsed_time, selection_options
 from bus.cli.text import plain, show_table, to_json, wall_text, warn
@@ -227,9 +230,10 @@ def verify(directory: str) -> None:
 
 
 def _duration_ns(context: click.Context, option: click.Parameter, text: str) -> int:
-    time: Time | None = parsed_time(context, option, text)
-    assert time is not None
-    if time.base != "end":
+    time: Time | None = None
+    with suppress(click.BadParameter):  # it describes times, which are refused here
+        time = parsed_time(context, option, text)
+    if time is None or time.base != "end":
         raise click.BadParameter(f"{text!r} is no duration: give one such as 5m or 90s")
     return -time.ns
 
@@ -262,7 +266,13 @@ def copy_end(directory: str, *, last_ns: int, out: Path) -> None:
     Exits with 4 if a file could not be copied.
     """
     refuse_existing(out)
-    taken = take_snapshot(directory, out, last_ns)
+    try:
+        with writing(out):
+            taken = take_snapshot(directory, out, last_ns)
+    except BaseException:
+        # A part must not pass for the whole, nor refuse the next attempt.
+        shutil.rmtree(out, ignore_errors=True)
+        raise
     parts = (
         counted(taken.journals, "journal"),
         counted(taken.segments, "segment"),

@@ -90,7 +90,7 @@ def export_messages(
                 else:
                     without += 1
                 if not written % _PROGRESS:
-                    progress.say(counted(written, "message"))
+                    progress.show(counted(written, "message"))
             file.close()
             part.rename(target)
     except BaseException:
@@ -139,7 +139,7 @@ def import_messages(file: Path, *, out: Path) -> None:
                 journal.add(**message._asdict())
                 imported += 1
                 if not imported % _PROGRESS:
-                    progress.say(counted(imported, "message"))
+                    progress.show(counted(imported, "message"))
             if journal is None:
                 raise JournalError(f"cannot import {file}: it holds no message")
             journal.close()

@@ -187,7 +187,7 @@ def _run(
             report=report,
             master=master,
             settings=settings,
-            progress=progress.say,
+            progress=progress.show,
         )
     folder = OutFolder(out)
     if as_json:

@@ -96,7 +96,7 @@ def record(
         try:
             # Without a program, nothing can confirm the subscription.
             recording.subscribe(patterns or ("**",), wait=not absent)
-            progress.say(f"recording to {out}")
+            progress.show(f"recording to {out}")
             recording.run(target.timeout_s, progress)
         except KeyboardInterrupt:
             pass  # the regular end
@@ -172,7 +172,7 @@ class _Recording:
         until = math.inf if timeout_s is None else now + timeout_s
         while not self._ended and now < until:
             self._here.poll(min(_EVERY_S, until - now))
-            progress.say(self.summary("recorded so far:"))
+            progress.show(self.summary("recorded so far:"))
             now = _sync.monotonic()
 
     def end(self) -> None:

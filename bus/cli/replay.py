@@ -325,7 +325,7 @@ class _Replay:
         if now >= self._next_tick:
             self._next_tick = now + _TICK_S
             self._read_keys(now)
-            self._progress.say(self._status())
+            self._progress.show(self._status())
         wait_s = min(self._schedule.wait_s(at_ns, now), self._next_tick - now)
         # Even without time to wait, serve the answers that have arrived.
         self._thread.poll(max(0.0, wait_s))

@@ -252,12 +252,12 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def say(self, what: str) -> None:
+    def show(self, what: str) -> None:
         """Replace the text of the status line; do nothing without a terminal."""
         if self._status is not None:
             self._status.update(f"{what} …")
 
-    def keep(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a permanent line."""
         if self._status is not None:
             self._status.console.print(line, markup=False, highlight=False)

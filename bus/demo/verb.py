@@ -93,7 +93,7 @@ class Ticker:
                 if index not in self._taken:
                     self._taken.add(index)
                     self._bytes += size
-                self._progress.say(
+                self._progress.show(
                     f"pass {number}: {len(self._taken):,} of"
                     f" {counted(len(self._files), 'file')},"
                     f" {self._bytes / 1e6:,.1f} MB"
@@ -102,12 +102,12 @@ class Ticker:
                 self._taken.clear()
                 self._bytes = 0
             case Damaged(worker=worker):
-                self._progress.keep(
+                self._progress.print_line(
                     f"a file from {worker} arrived damaged: {worker} sends it again"
                 )
             case HungUp(worker=worker, drained=drained, unfinished=unfinished):
                 name = printable(self._files.paths[unfinished])
-                self._progress.keep(
+                self._progress.print_line(
                     f"{worker} disconnected in the middle of {name}: the collector"
                     f" drained {counted(drained, 'message')} after that, another"
                     " worker did the file"
@@ -115,14 +115,14 @@ class Ticker:
             case Rescued(worker=worker, index=index, told=told, by=by):
                 name = printable(self._files.paths[index])
                 again = "again" if by == worker else "instead"
-                self._progress.keep(
+                self._progress.print_line(
                     f"{worker} {self._fate}; reported for {name}: {told}"
                     f" ({_HELD[told]}); {by} did the file {again}"
                 )
             case Linked(event=change, seconds=seconds):
-                self._progress.keep(_LINKED[change].format(seconds))
+                self._progress.print_line(_LINKED[change].format(seconds))
         if (otherwise := self._otherwise.pop(type(event), None)) is not None:
-            self._progress.keep(f"  {otherwise}")
+            self._progress.print_line(f"  {otherwise}")
 
 
 CONTROL: Final = "reorder"  # the fault of the control run, which the check must find
@@ -259,9 +259,9 @@ def _take_inventory(
             clear(folder, own)
             if machines > 1:
                 assert processes is not None
-                progress.keep(_two_machines(processes))
+                progress.print_line(_two_machines(processes))
             elif processes is not None:
-                progress.keep(_processes(processes))
+                progress.print_line(_processes(processes))
 
         outcome = take_inventory(
             files,
@@ -330,7 +330,7 @@ def _check_again(folder: OutFolder, code: int) -> int:
         " rules, and drawing the report; this takes one or two minutes"
     )
     with Progress() as progress:
-        result = check_with_spark(folder, progress.say)
+        result = check_with_spark(folder, progress.show)
     if _verdicts(before) == _verdicts(folder.verdicts.read_bytes()):
         click.echo(f"Spark: the same verdicts\nreport: {result.report}")
         return code

@@ -24,10 +24,10 @@ class Reported(Progress):
         self.said: list[str] = []
         self.kept: list[str] = []
 
-    def say(self, what: str) -> None:
+    def show(self, what: str) -> None:
         self.said.append(what)
 
-    def keep(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.kept.append(line)
 
 
@@ -36,8 +36,8 @@ def test_only_kept_lines_are_written_without_a_terminal(
 ) -> None:
     for stderr in (False, True):
         with Progress(stderr=stderr) as progress:
-            progress.say("working")
-            progress.keep("a line")
+            progress.show("working")
+            progress.print_line("a line")
 
         shown = capsys.readouterr()
         assert (shown.out, shown.err) == (
@@ -51,8 +51,8 @@ def test_nothing_moves_where_stderr_is_closed(
     monkeypatch.setattr("sys.stderr", None)
 
     with Progress(stderr=True) as progress:
-        progress.say("working")
-        progress.keep("a line")
+        progress.show("working")
+        progress.print_line("a line")
 
 
 def test_a_pass_is_counted_from_its_beginning() -> None:
