@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.errors import JournalError
+from bus.journal.follower import EARLIEST, Follower
 from bus.journal.writer import Journal
 from bus.model.specification import Specification
-from bus.pipeline.follower import EARLIEST, Follower
 from bus.pipeline.messages import message_batches
 from bus.testing import memory_bus
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from bus import open_bus
 from bus.errors import PipelineError
+from bus.journal.follower import EARLIEST
 from bus.journal.reader import open_journals
 from bus.model.payload import decode
-from bus.pipeline.follower import EARLIEST
 from bus.pipeline.spool import Spool
 from tests.support import until
 
