@@ -106,7 +106,7 @@ def _follow(target: Target, directory: str) -> None:
             bus = here = checker = None
             if target.bus:
                 if message := unserved(target):
-                    warn([f"{message}; waiting"])
+                    warn([f"{message}; until one does, nothing is notified"])
                 bus = stack.enter_context(joined(target, patient=True))
                 here = bus.here()
                 checker = bus.register("checker", thread=here)

@@ -14,6 +14,7 @@ from bus.journal.checker import check
 from bus.journal.live_check import LiveCheck
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
+from specs.clauses import clause
 from tests.depth import among
 from tests.journal.bus_by_hand import BUS_BROKEN
 from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
@@ -39,6 +40,7 @@ def certain(folder: Path) -> set[tuple[str | int | None, ...]]:
     return {each.key for each in found if each.verdict is Verdict.FAIL}
 
 
+@clause("B1", "Q2")
 @pytest.mark.parametrize("condition", [Condition(), OPEN], ids=["ended", "open"])
 @pytest.mark.parametrize("history", BY_HAND.values(), ids=BY_HAND)
 def test_each_certain_violation_is_named_once(
