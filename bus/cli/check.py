@@ -1,25 +1,37 @@
-"""``bus check DIR``: the small checker's verdicts, as text or JSON."""
+"""``bus check DIR``: the small checker's verdicts, as text or JSON.
+
+With ``--follow``, each violation first, as soon as records prove it.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
+from bus.cli.exits import ERROR, fail, interruptible
+from bus.cli.live import joined, live_options, unserved
+from bus.cli.target import Target
 from bus.cli.text import route, route_on_bus, show_table, warn
+from bus.errors import BusError
 from bus.journal.checker import check as check_journals
+from bus.journal.live_check import LiveCheck
 from bus.journal.reader import open_journals
 from bus.journal.results import Result, result_fields, violation_fields
 from bus.journal.rules import RULES, Verdict
-from bus.journal.wording import hex64, printable
+from bus.journal.wording import counted, hex64, printable
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from bus.api.task import Task
     from bus.journal.checker import CheckResult
     from bus.journal.rules import RuleVerdict
     from bus.journal.violation import Violation
@@ -32,6 +44,8 @@ EXIT_CODES: Final = {
     Verdict.FAIL: 1,
     Verdict.UNKNOWN: 3,
 }
+_NO_TARGET: Final = Target("", None, as_json=False, timeout_s=None)
+_POLL_S: Final = 0.02
 _COLOURS: Final = {
     Verdict.PASS.value: "green",
     Verdict.NOTHING.value: "dim",
@@ -42,7 +56,11 @@ _COLOURS: Final = {
 
 @click.command(epilog="Example: bus check bus-demo/journal")
 @click.argument("directory", metavar="DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Read on while the journals grow, and print violations as they are proven.",
+)
 @click.option(
     "--limit",
     default=10,
@@ -51,20 +69,75 @@ _COLOURS: Final = {
     type=click.IntRange(min=0),
     help="Show the first N violations.",
 )
-def check(directory: str, *, as_json: bool, limit: int) -> None:
+@live_options(None, bus=None)
+def check(target: Target, directory: str, *, limit: int, follow: bool) -> None:
     """Check the journals at or below DIR against the traffic rules.
 
     Exits with 0 if every verdict is PASS or "nothing to check", with 1 if any is FAIL,
     with 3 if some are UNKNOWN because a journal is incomplete.
+
+    With --follow, reads on until Ctrl-C, SIGTERM or --timeout, and then prints the
+    verdicts. With --bus, the task "checker" of that bus notifies each violation, too.
     """
-    found = check_journals(open_journals(directory))
-    if as_json:
+    if not follow and attrs.evolve(target, as_json=False) != _NO_TARGET:
+        raise click.UsageError("--bus, --timeout and the like need --follow")
+    try:
+        if follow:
+            _follow(target, directory)
+        found = check_journals(open_journals(directory))
+    except BusError as error:
+        fail(str(error), ERROR)  # 1 is a verdict
+    if target.as_json:
         click.echo(json.dumps(_fields(found)))
         warn(found.problems)
     else:
         others = f": --limit {len(found.violations)} shows all"
         show_result(found.summary, found.violations[:limit], others, directory)
     sys.exit(EXIT_CODES[found.verdict])
+
+
+def _follow(target: Target, directory: str) -> None:
+    """Print each violation when it is proven, until the time is up or an interrupt."""
+    live = LiveCheck(directory)
+    never = _sync.Lock()
+    never.acquire()
+    with interruptible(), ExitStack() as stack:
+        try:
+            bus = here = checker = None
+            if target.bus:
+                if message := unserved(target):
+                    warn([f"{message}; until one does, nothing is notified"])
+                bus = stack.enter_context(joined(target, patient=True))
+                here = bus.here()
+                checker = bus.register("checker", thread=here)
+            now = _sync.monotonic()
+            until = math.inf if target.timeout_s is None else now + target.timeout_s
+            while now < until:
+                news = live.advance()
+                for violation in news or ():
+                    _tell(violation, checker, as_json=target.as_json)
+                wait_s = 0.0 if news is not None else min(_POLL_S, until - now)
+                if here is not None:
+                    here.poll(wait_s)
+                else:
+                    _sync.park(never, bool, now + wait_s)
+                now = _sync.monotonic()
+        except KeyboardInterrupt:
+            pass  # the regular end
+        unheard = sum(task.no_subscriber for task in bus.tasks()) if bus else 0
+        if unheard:
+            shown = counted(unheard, "violation")
+            warn([f"{shown} had no subscriber on bus {target.bus!r}"])
+
+
+def _tell(violation: Violation, checker: Task | None, *, as_json: bool) -> None:
+    fields = violation_fields(violation)
+    click.echo(json.dumps(fields) if as_json else violation_line(violation))
+    if checker is not None:
+        try:
+            checker.notify(fields)
+        except BusError as error:
+            warn([f"a violation was not notified: {error}"])
 
 
 def show_result(

@@ -43,21 +43,23 @@ __all__ = [
 
 
 def live_options(
-    default_s: float | None,
+    default_s: float | None, *, bus: str | None = "bus1"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the options common to all verbs for a live bus.
 
     The verb receives them as a `Target`, its first argument.
 
     default_s: the default of ``--timeout``, in seconds; None for no limit.
+    bus: the default of ``--bus``; None if the verb can do without a bus. The name in
+      the target is "" then.
     """
     shown = "for ever" if default_s is None else f"{default_s:g}"
     options = (
         click.option(
             "--bus",
             "bus_name",
-            default="bus1",
-            show_default=True,
+            default=bus,
+            show_default=bus is not None,
             metavar="NAME",
             callback=parsed(_legal(check_bus_name)),
             help="Name of the bus.",
@@ -96,7 +98,7 @@ def live_options(
         @functools.wraps(verb)
         def run(
             *args: Any,
-            bus_name: str,
+            bus_name: str | None,
             machine: str | None,
             owner: int | None,
             timeout_s: float | None,
@@ -105,7 +107,8 @@ def live_options(
             **kwargs: Any,
         ) -> None:
             with one_line():
-                target = Target(bus_name, machine, as_json, timeout_s, owner, network)
+                place = bus_name or "", machine
+                target = Target(*place, as_json, timeout_s, owner, network)
                 verb(target, *args, **kwargs)
 
         decorated_run: Callable[..., None] = run

@@ -16,7 +16,8 @@ __all__ = ["Target"]
 class Target:
     """The bus that a verb joins, and the options common to all these verbs.
 
-    bus, machine: their names; machine None means the host's name.
+    bus, machine: their names; machine None means the host's name. A verb that can do
+      without a bus has "" for none.
     as_json: True if the output is JSON.
     timeout_s: in seconds; None for no limit.
     owner: the id of the user who owns the bus; None for the user of the verb.

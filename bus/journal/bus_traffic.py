@@ -1,8 +1,9 @@
 """`BusTraffic`: the small checker's state for messages of the bus, and its findings.
 
 It checks the rules B1 to B6. A message may appear in any journal, and journals
-are read one after another. So only the order within one journal is checked during the
-read, and the rest at the end. The predicates are those of `bus.journal.rules`.
+are read one after another, or in turns. So only the order within one journal is checked
+during the read, and the rest when it is asked. The predicates are those of
+`bus.journal.rules`.
 
 The state holds the records of each message packed, 22 bytes each, and unpacks only
 messages that may break a rule: objects would take ten times the memory.
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from bus.journal.reader import JournalFacts
 
-__all__ = ["BusTraffic", "sort_of"]
+__all__ = ["BusTraffic", "Key", "key_of", "sort_of"]
 
 _EXPLAINS: Final = frozenset(
     {int(RecordKind.DISCARD), int(RecordKind.UNDELIVERED), int(RecordKind.IN_DOUBT)}
@@ -61,9 +62,16 @@ _STEP: Final = struct.Struct("<BBIqq")
 _KINDS_OF: Final = slice(None, None, _STEP.size)
 _LAST_JOURNAL: Final = slice(2 - _STEP.size, 6 - _STEP.size)
 
-_Key = tuple[int, int, int, int]  # origin, sort, mid, destination
+Key = tuple[int, int, int, int]  # origin, sort, mid, destination
 _Line = tuple[int, int, int]  # origin, sort, destination
 _Target = tuple[int, int]  # task, journal
+
+
+def key_of(record: Record) -> Key | None:
+    """Return the message that a record of the bus concerns, None for no message."""
+    if record.kind not in _KINDS:
+        return None
+    return record.origin, sort_of(record.flags), record.mid, record.flow
 
 
 def sort_of(flags: int) -> int:
@@ -98,24 +106,26 @@ class Message:
 
 @attrs.define
 class Span:
-    """The reach of some records of one journal: least and greatest n, least time."""
+    """The reach of some records of one journal: least and greatest n, least time.
+
+    peak: the greatest number delivered there, and its record.
+    """
 
     first: int
     last: int
     mono: int
+    peak: tuple[int, int] = (0, 0)
 
 
 @attrs.define
 class Line:
     """All messages of one sort from one registration to another.
 
-    peak: the greatest number delivered in the current journal, and its record.
     delivered, arrived: the greatest number delivered, or read from a link, anywhere.
     spans: the reach, in each journal, of the records that accept or deliver.
     steps: the packed records of each message, by its number.
     """
 
-    peak: tuple[int, int] = (0, 0)
     delivered: int = 0
     arrived: int = 0
     spans: dict[int, Span] = attrs.field(factory=dict)
@@ -134,11 +144,6 @@ class BusTraffic:
         # Journals of the bus, each with its index in the order of their first records.
         self._journals: dict[int, int] = {}
         self._findings: list[Finding] = []
-
-    def enter(self) -> None:
-        """Begin another journal: the records that follow belong to it."""
-        for line in self._lines.values():
-            line.peak = 0, 0
 
     def take(self, journal: int, record: Record, task: str) -> None:
         """Add a record of the bus; ``task`` is the name in the record."""
@@ -215,15 +220,29 @@ class BusTraffic:
         known = finding.flow in homes and finding.origin in homes
         return known and all(facts[each].conclusive for each in self._journals)
 
-    def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
-        """Yield the violations, given the final state of each journal."""
-        yield from self._findings
-        yield from self._unregistered(facts)
-        yield from self._unsubscribed()
+    def findings(
+        self, facts: Mapping[int, JournalFacts], among: Collection[Key] | None = None
+    ) -> Iterator[Finding]:
+        """Yield the violations, given the state of each journal.
+
+        Those of an order are yielded once.
+
+        among: the messages to judge, None for all. For some, B4 is left out, and the
+          clocks of two boots are not compared: both take all messages.
+        """
+        found, self._findings = self._findings, []
+        yield from found
+        if among is None:
+            yield from self._unregistered(facts, self._lines)
+            yield from self._unsubscribed()
+            clocks = self._clocks(facts)
+        else:
+            lines = {(origin, sort, task) for origin, sort, _, task in among}
+            yield from self._unregistered(facts, lines)
+            clocks = self._unaligned(facts)
         ended = all(facts[journal].ended for journal in self._journals)
         dead = {journal for journal, each in facts.items() if each.died}
-        clocks = self._clocks(facts)
-        for key, line, message in self._suspects():
+        for key, line, message in self._suspects(among):
             origin, _, _, destination = key
             if len(message.delivered) > 1:
                 count = {"count": len(message.delivered)}
@@ -255,13 +274,16 @@ class BusTraffic:
 
     def _clocks(self, facts: Mapping[int, JournalFacts]) -> Clocks:
         """Return the clocks of the journals, aligned by the messages on links."""
-        clocks = Clocks({each: facts[each].boot for each in self._journals})
+        clocks = self._unaligned(facts)
         if clocks.several:
             for _, _, message in self._suspects():
                 for places in _crossings(message):
                     clocks.add(*places)
             clocks.align()
         return clocks
+
+    def _unaligned(self, facts: Mapping[int, JournalFacts]) -> Clocks:
+        return Clocks({each: facts[each].boot for each in self._journals})
 
     def _of_message(self, journal: int, record: Record) -> None:
         kind, mid, destination = record.kind, record.mid, record.flow
@@ -287,16 +309,19 @@ class BusTraffic:
             if not sort & Flag.ANSWER:
                 self._in_turn(
                     (record.origin, sort, mid, destination),
-                    line,
+                    line.spans[journal],
                     Place(journal, record.n, record.mono),
                 )
         elif kind == RecordKind.RELAY_IN:
             line.arrived = max(line.arrived, mid)
 
-    def _unregistered(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
+    def _unregistered(
+        self, facts: Mapping[int, JournalFacts], lines: Iterable[_Line]
+    ) -> Iterator[Finding]:
         """Check B6."""
         lifetimes = self.lifetimes
-        for (origin, sort, destination), line in self._lines.items():
+        for key_of_line in lines:
+            line, (origin, sort, destination) = self._lines[key_of_line], key_of_line
             left = {} if sort & Flag.ANSWER else lifetimes.left.get(destination, {})
             starts = {
                 each: lifetimes.start(destination, facts[each].boot, facts)
@@ -367,30 +392,38 @@ class BusTraffic:
                 if kind in kinds:
                     yield mid, Place(journals[number], n, mono)
 
-    def _suspects(self) -> Iterator[tuple[_Key, Line, Message]]:
+    def _suspects(
+        self, among: Iterable[Key] | None = None
+    ) -> Iterator[tuple[Key, Line, Message]]:
         """Yield all messages except those delivered once and put on no link."""
         journals = list(self._journals)
-        for (origin, sort, destination), line in self._lines.items():
-            for mid, steps in line.steps.items():
-                kinds = steps[_KINDS_OF]
-                once = kinds.count(_DELIVER) == 1
-                if once and _OUT not in kinds and _IN not in kinds:
-                    continue
-                key = origin, sort, mid, destination
-                yield key, line, _unpacked(steps, journals)
+        for key in self._keys() if among is None else among:
+            origin, sort, mid, destination = key
+            line = self._lines[origin, sort, destination]
+            steps = line.steps[mid]
+            kinds = steps[_KINDS_OF]
+            once = kinds.count(_DELIVER) == 1
+            if once and _OUT not in kinds and _IN not in kinds:
+                continue
+            yield key, line, _unpacked(steps, journals)
 
-    def _in_turn(self, key: _Key, line: Line, place: Place) -> None:
-        """Check B5 for one delivery."""
+    def _keys(self) -> Iterator[Key]:
+        for (origin, sort, destination), line in self._lines.items():
+            for mid in line.steps:
+                yield origin, sort, mid, destination
+
+    def _in_turn(self, key: Key, span: Span, place: Place) -> None:
+        """Check B5 for one delivery, given those of its line and journal."""
         mid = key[2]
-        peak, peak_n = line.peak
+        peak, peak_n = span.peak
         if mid > peak:
-            line.peak = mid, place.n
+            span.peak = mid, place.n
         elif mid < peak:
             found = _finding("B5", "overtaken", key, place, peak_n, {"other_seq": peak})
             self._findings.append(found)
 
     def _loss_case(
-        self, key: _Key, message: Message, line: Line, *, ended: bool
+        self, key: Key, message: Message, line: Line, *, ended: bool
     ) -> str | None:
         """Return the case of B3 for a message, None if it holds."""
         _, sort, mid, destination = key
@@ -470,7 +503,7 @@ def _is_alone(one: Crossing, among: list[Crossing]) -> bool:
     return len(among) == 1 or sum(each.hop == one.hop for each in among) == 1
 
 
-def _one_ended(key: _Key, message: Message, line: Line, *, ended: bool) -> str | None:
+def _one_ended(key: Key, message: Message, line: Line, *, ended: bool) -> str | None:
     """Return the case of B2 that rests on a missing record, None if there is none."""
     out, into = ({each.hop for each in of} for of in (message.out, message.into))
     if into - out:
@@ -502,7 +535,7 @@ def _turns_back(came: Crossing, went: Crossing) -> bool:
 def _finding(
     rule: str,
     case: str,
-    key: _Key,
+    key: Key,
     place: Place | None,
     other_n: int | None,
     facts: Mapping[str, object],

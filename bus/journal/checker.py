@@ -7,12 +7,12 @@ module judges its findings by how far the journals can be trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
 
-from bus.journal.bus_traffic import BusTraffic
+from bus.journal.bus_traffic import BusTraffic, Key
 from bus.journal.reader import FactsBuilder, JournalFacts, StoredJournal
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
 from bus.journal.rules import RULES, SORTS, Basis, RuleVerdict, Verdict, worst
@@ -20,7 +20,7 @@ from bus.journal.traffic import Traffic
 from bus.journal.violation import Finding, Violation
 from bus.journal.wording import counted
 
-__all__ = ["CheckResult", "check"]
+__all__ = ["CheckResult", "check", "judged"]
 
 _ORDER: Final = list(RULES)
 
@@ -70,8 +70,7 @@ def check(journals: Iterable[StoredJournal]) -> CheckResult:
     facts = traffic.deaths.judge(facts)
     violations = [
         *_incomplete(facts.values()),
-        *_judged(traffic, facts),
-        *_judged_of_bus(traffic.bus, facts),
+        *judged(traffic, facts),
     ]
     violations.sort(key=_place)
     verdicts = _verdicts(violations, _checked(traffic, facts), facts.values())
@@ -107,8 +106,26 @@ def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
         )
 
 
-def _judged(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> Iterator[Violation]:
-    for finding in traffic.findings(facts):
+def judged(
+    traffic: Traffic,
+    facts: Mapping[int, JournalFacts],
+    channels: Collection[int] | None = None,
+    messages: Collection[Key] | None = None,
+) -> Iterator[Violation]:
+    """Yield all would-be violations but those of J1.
+
+    channels, messages: those to judge, None for all; see `Traffic.findings`.
+    """
+    yield from _judged_of_channels(traffic, facts, channels)
+    yield from _judged_of_bus(traffic.bus, facts, messages)
+
+
+def _judged_of_channels(
+    traffic: Traffic,
+    facts: Mapping[int, JournalFacts],
+    among: Collection[int] | None,
+) -> Iterator[Violation]:
+    for finding in traffic.findings(facts, among):
         channel = traffic.channels[finding.flow >> 1]
         receiver, place = finding.flow & 1, finding.place
         yield Violation(
@@ -131,10 +148,11 @@ def _judged(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> Iterator[Vio
 
 
 def _judged_of_bus(
-    bus: BusTraffic, facts: Mapping[int, JournalFacts]
+    bus: BusTraffic, facts: Mapping[int, JournalFacts], among: Collection[Key] | None
 ) -> Iterator[Violation]:
-    names = bus.shown_names(facts)
-    for finding in bus.findings(facts):
+    found = list(bus.findings(facts, among))
+    names = bus.shown_names(facts) if found else {}
+    for finding in found:
         assert finding.origin is not None
         assert finding.sort is not None
         place = finding.place

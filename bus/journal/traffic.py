@@ -1,7 +1,8 @@
-"""`Traffic`: the small checker's fold over records, journal by journal.
+"""`Traffic`: the small checker's fold over the records of journals.
 
 It checks the rules on the order of records (Q2, Q7) while it reads each channel, and
-the rules on all records (Q1, and a flow's Q3, Q4, Q5, Q6, Q8) at the end.
+the rules on all records (Q1, and a flow's Q3, Q4, Q5, Q6, Q8) when it is asked. The
+records of a journal come in order; those of several journals may alternate.
 Records of the bus go to `bus_traffic`. The verdict on a finding is decided elsewhere.
 The predicates are those of `bus.journal.rules`, in its terms.
 """
@@ -56,8 +57,6 @@ class Meeting:
 class Channel:
     """Both directions of one channel.
 
-    ends: for each side, the first CLOSE_LOCAL in the current journal.
-    peaks: for each flow, the greatest `seq` received in that journal, and its record.
     left: for each side, True if it disconnected in any journal.
     receivers: for each flow, the journals with a record of its receiver.
     """
@@ -65,14 +64,25 @@ class Channel:
     number: int
     flows: tuple[Flow, Flow]
     journals: list[int] = attrs.field(factory=list)
-    ends: list[int | None] = attrs.field(factory=lambda: [None, None])
-    peaks: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0), (0, 0)])
     left: list[bool] = attrs.field(factory=lambda: [False, False])
     receivers: tuple[list[int], list[int]] = attrs.field(factory=lambda: ([], []))
     accepts: list[Meeting] = attrs.field(factory=list)
     connects: list[Meeting] = attrs.field(factory=list)
     names: tuple[str, str] = ("", "")
     port: int | None = None
+
+
+@attrs.define(eq=False)
+class _Part:
+    """A channel, as one journal shows it.
+
+    ends: for each side, the first CLOSE_LOCAL.
+    peaks: for each flow, the greatest `seq` received, and its record.
+    """
+
+    channel: Channel
+    ends: list[int | None] = attrs.field(factory=lambda: [None, None])
+    peaks: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0), (0, 0)])
 
 
 class Traffic:
@@ -95,18 +105,18 @@ class Traffic:
         self._findings: list[Finding] = []
         # The first record of each call that blocked, by journal, kind and ticket.
         self._begins: dict[tuple[int, int, int], int] = {}
-        # The channels of the current journal, by number.
-        self._met_here: dict[int, Channel] = {}
+        # By journal and number of the channel; then those of the current journal.
+        self._parts: dict[int, dict[int, _Part]] = {}
+        self._parts_here: dict[int, _Part] = {}
 
     def enter(self, journal: int, name: Callable[[int], str]) -> None:
-        """Begin a journal; ``name`` maps its name numbers to texts."""
+        """Begin or continue a journal; ``name`` maps its name numbers to texts."""
         self._journal, self._name = journal, name
-        self._met_here = {}
-        self.bus.enter()
+        self._parts_here = self._parts.setdefault(journal, {})
 
     def take(self, records: Iterable[Record]) -> None:
         """Add records of the current journal, in order."""
-        channels, journal = self._met_here, self._journal
+        parts, journal = self._parts_here, self._journal
         for record in records:
             kind, _, _, size, n, mono, flow, seq, *_ = record
             if not _FIRST <= kind <= _LAST:
@@ -118,21 +128,21 @@ class Traffic:
             number, side = flow >> 1, flow & 1
             if not number:
                 continue
-            channel = channels.get(number) or self._meet(number)
+            part = parts.get(number) or self._meet(number)
             if kind == _SEND:
                 self.operations += 1
-                if channel.ends != _OPEN:
-                    self._sent_late(channel, record)
+                if part.ends != _OPEN:
+                    self._sent_late(part, record)
                 if seq:
-                    channel.flows[side].send(seq, size, journal, n, mono)
+                    part.channel.flows[side].send(seq, size, journal, n, mono)
             elif kind == _RECEIVE:
                 self.operations += 1
-                if channel.ends[side] is not None:
-                    self._late(channel, record, "received", side)
+                if part.ends[side] is not None:
+                    self._late(part, record, "received", side)
                 if seq:
-                    self._received(channel, record)
+                    self._received(part, record)
             else:
-                self._happened(channel, record)
+                self._happened(part, record)
 
     def _take_of_bus(self, record: Record) -> None:
         if record.kind == _LINK_DOWN:
@@ -140,10 +150,19 @@ class Traffic:
         elif record.kind <= _LAST_OF_BUS:
             self.bus.take(self._journal, record, self._name(record.task))
 
-    def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
-        """Yield the violations on channels, given the final state of each journal."""
-        yield from self._findings
-        for channel in self.channels.values():
+    def findings(
+        self, facts: Mapping[int, JournalFacts], among: Iterable[int] | None = None
+    ) -> Iterator[Finding]:
+        """Yield the violations on channels, given the state of each journal.
+
+        Those of an order are yielded once.
+
+        among: the numbers of the channels to judge, None for all.
+        """
+        found, self._findings = self._findings, []
+        yield from found
+        for number in self.channels if among is None else among:
+            channel = self.channels[number]
             dead = [journal for journal in channel.journals if facts[journal].died]
             yield from self._asymmetry(channel, any_died=bool(dead))
             ended = all(facts[journal].ended for journal in channel.journals)
@@ -154,53 +173,51 @@ class Traffic:
                 sender_died = any(journal not in receivers for journal in dead)
                 yield from flow.findings(End(left, ended, sender_died, boots))
 
-    def _meet(self, number: int) -> Channel:
+    def _meet(self, number: int) -> _Part:
         """Return a channel at its first record in this journal."""
         channel = self.channels.get(number)
         if channel is None:
             flows = Flow(number << 1), Flow(number << 1 | 1)
             channel = self.channels[number] = Channel(number, flows)
         channel.journals.append(self._journal)
-        channel.ends = [None, None]
-        channel.peaks = [(0, 0), (0, 0)]
-        self._met_here[number] = channel
-        return channel
+        part = self._parts_here[number] = _Part(channel)
+        return part
 
-    def _happened(self, channel: Channel, record: Record) -> None:
+    def _happened(self, part: _Part, record: Record) -> None:
         """Add a record that is neither a send nor a receive."""
-        side = record.flow & 1
+        channel, side = part.channel, record.flow & 1
         if record.kind == _DROP and record.seq:
             channel.flows[side].drop(record.seq)
         elif record.kind == _CLOSE_LOCAL:
             channel.left[side] = True
             channel.receivers[side].append(self._journal)
-            if channel.ends[side] is None:
-                channel.ends[side] = record.n
+            if part.ends[side] is None:
+                part.ends[side] = record.n
         elif record.kind in _BEGIN_OF:
             self._met(channel, record)
 
-    def _received(self, channel: Channel, record: Record) -> None:
+    def _received(self, part: _Part, record: Record) -> None:
         self.receives += 1
-        side, seq, n = record.flow & 1, record.seq, record.n
-        peak, peak_n = channel.peaks[side]
+        channel, side, seq, n = part.channel, record.flow & 1, record.seq, record.n
+        peak, peak_n = part.peaks[side]
         if seq > peak:
             if not peak:
                 channel.receivers[side].append(self._journal)
-            channel.peaks[side] = seq, n
+            part.peaks[side] = seq, n
         elif seq < peak:
             found = self._find("Q2", "overtaken", record, peak_n, other_seq=peak)
             self._findings.append(found)
         channel.flows[side].receive(seq, record.size, self._journal, n, record.mono)
 
-    def _sent_late(self, channel: Channel, record: Record) -> None:
+    def _sent_late(self, part: _Part, record: Record) -> None:
         receiver = record.flow & 1
-        if channel.ends[1 - receiver] is not None:
-            self._late(channel, record, "sent", 1 - receiver)
+        if part.ends[1 - receiver] is not None:
+            self._late(part, record, "sent", 1 - receiver)
         elif record.flow < SHARED_FLOWS:
-            self._late(channel, record, "accepted", receiver)
+            self._late(part, record, "accepted", receiver)
 
-    def _late(self, channel: Channel, record: Record, case: str, side: int) -> None:
-        end = channel.ends[side]
+    def _late(self, part: _Part, record: Record, case: str, side: int) -> None:
+        end = part.ends[side]
         self._findings.append(self._find("Q7", case, record, end))
 
     def _find(

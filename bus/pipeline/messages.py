@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 from bus.errors import JournalError
+from bus.journal.follower import lose
 from bus.journal.format import RECORD, Flag, Record, RecordKind
 from bus.journal.stored_segment import StoredSegment
 from bus.model.payload import decode
 from bus.pipeline.batches import BATCH_RECORDS, storable, wall_us
-from bus.pipeline.follower import lose
 from bus.pipeline.schemas import MESSAGES, arrow_schema, signed
 from bus.pipeline.share import stored_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bus.journal.follower import Range
     from bus.journal.reader import StoredJournal
     from bus.model.specification import Specification
-    from bus.pipeline.follower import Range
 
 __all__ = ["message_batches"]
 

@@ -1,7 +1,7 @@
 """Journals as a Spark data source: ``spark.read.format("queuebroker").load(folder)``.
 
 One row is one record, with the columns of `bus.pipeline.schemas.EVENTS`. With
-``readStream`` the table grows with the journals, see `bus.pipeline.follower`. A
+``readStream`` the table grows with the journals, see `bus.journal.follower`. A
 partition is one large segment or some small ones, or ranges of their records, read
 where its task runs. Rows leave as Arrow batches: tuples take three times as long. The
 classes are pickled to the workers by name, and no file is opened before `read`.
@@ -27,15 +27,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bus.model.specification import Specification
-from bus.pipeline.batches import event_batches
-from bus.pipeline.follower import (
+from bus.journal.follower import (
     EARLIEST,
     Follower,
     Position,
     Range,
     starting_position,
 )
+from bus.model.specification import Specification
+from bus.pipeline.batches import event_batches
 from bus.pipeline.messages import message_batches
 from bus.pipeline.schemas import EVENTS, MESSAGES, ddl
 from bus.pipeline.share import Share, packed, require, stored_journal

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from random import Random
@@ -17,13 +19,19 @@ from bus.cli.check import show_result
 from bus.journal.results import Result
 from bus.journal.rules import RULES, Verdict
 from bus.journal.violation import Violation
+from bus.journal.writer import Journal
+from bus.model.events import BusOperation
+from tests.cli.verbs import program
 from tests.journal.bus_by_hand import BUS_BROKEN
 from tests.journal.histories import Condition, History, clean, journal_id, plant, store
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result as Ran
+
+    from tests.process.real import Far
 
 
 def invoke(*arguments: str | Path) -> Ran:
@@ -269,3 +277,43 @@ def test_the_command_itself_ends_with_the_verdict(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Q5 FAIL: message " in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.deep
+def test_a_violation_in_a_growing_journal_is_printed_and_notified(
+    alpha: Far, tmp_path: Path
+) -> None:
+    alpha("made.update(got=[], ear=bus.register('ear'))")
+    alpha(
+        "made['ear'].subscribe('checker', lambda message: made['got'].append("
+        "message.payload['rule'])) and None"
+    )
+    numbers = itertools.count(1)
+
+    arguments = (str(tmp_path), "--follow", "--bus", "bus1")
+    with Journal(tmp_path) as journal, program("check", *arguments) as following:
+        recorder = journal._trace_sink()
+        recorder.on_registered(1, "a")
+        recorder.on_registered(2, "b")
+
+        def heard() -> bool:
+            number, delivered = next(numbers), BusOperation.DELIVER
+            for each in (BusOperation.COMMAND, delivered, delivered):
+                recorder(each, 1, number, 2, 0, 64)
+            return bool(alpha("made['got']"))
+
+        until(heard, "the violation was notified")
+        assert set(alpha("made['got']")) == {"B1"}
+        following.send_signal(signal.SIGTERM)
+        printed, _ = following.communicate(timeout=LIMIT_S)
+
+    assert following.returncode == 1
+    assert printed.startswith("B1 FAIL: command 1 of a -> b, ")
+    assert "\nB1    at most once " in printed
+
+
+def test_a_bus_is_of_no_use_to_a_check_that_follows_nothing(tmp_path: Path) -> None:
+    result = invoke(tmp_path, "--bus", "plant")
+
+    assert result.exit_code == 2
+    assert "--bus, --timeout and the like need --follow" in result.stderr

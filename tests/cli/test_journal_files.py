@@ -17,6 +17,7 @@ from mcap.writer import Writer
 from bus.cli import main
 from bus.cli.message_files import FORMATS
 from bus.journal.checker import check
+from bus.journal.follower import EARLIEST, Follower
 from bus.journal.imported import ImportedJournal
 from bus.journal.messages import read_messages
 from bus.journal.reader import open_journals
@@ -24,7 +25,6 @@ from bus.journal.rules import Verdict
 from bus.journal.stored_segment import StoredSegment, read_segment
 from bus.journal.writer import Journal
 from bus.model.payload import encode, freeze
-from bus.pipeline.follower import EARLIEST, Follower
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.journal.bus_by_hand import bus, sent

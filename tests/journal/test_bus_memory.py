@@ -27,7 +27,6 @@ def test_a_message_that_arrived_takes_no_more_than_its_packed_records() -> None:
     tracemalloc.start()
     try:
         for journal, of_one in steps.items():
-            traffic.enter()
             for mid in range(1, MESSAGES + 1):
                 for n, (kind, hop) in enumerate(of_one, start=mid * len(of_one)):
                     fields = {"kind": int(kind), "hop": hop, "n": n, "mid": mid}

@@ -36,7 +36,7 @@ def test_an_alarm_of_spark_is_delivered_on_the_bus() -> None:
     ]
 
 
-def test_killed_sensors_queries_and_gateways_lose_and_repeat_nothing() -> None:
+def test_killed_programs_around_a_query_lose_and_repeat_nothing() -> None:
     printed = run("-m", "tests.spark_kills", "--count", "3", "--seed", "1")
 
     assert " batches, each once; " in printed

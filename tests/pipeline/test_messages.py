@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.errors import JournalError
+from bus.journal.follower import EARLIEST, Follower
 from bus.journal.writer import Journal
 from bus.model.events import BusOperation
 from bus.model.message import Kind
 from bus.model.specification import Specification
-from bus.pipeline.follower import EARLIEST, Follower
 from bus.pipeline.messages import message_batches
 from bus.testing import memory_bus
 from tests.journal.telling import SLOTS, spares_ready, tell

@@ -62,7 +62,6 @@ class Recorded:
         traffic = BusTraffic()
         for journal in self._journals:
             self._see_links(journal)
-            traffic.enter()
             for record in journal.records:
                 traffic.take(journal.number, record, journal.names[record.task])
         facts = {journal.number: journal.facts() for journal in self._journals}

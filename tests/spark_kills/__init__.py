@@ -1,1 +1,1 @@
-"""Sensors, queries and gateways that are killed: each message is published once."""
+"""Sensors, recorders, queries and gateways that are killed."""

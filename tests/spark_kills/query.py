@@ -1,4 +1,4 @@
-"""A query that sends each notification back, until it is killed or has sent all."""
+"""A query that sends each notification back, until it is killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bus.pipeline.session import build_session
 from bus.pipeline.source import register
 
 
-def main(folder: Path, *, once: bool) -> None:
+def main(folder: Path) -> None:
     spark = build_session(
         log=folder / "spark.log",
         master="local[2]",
@@ -18,7 +18,7 @@ def main(folder: Path, *, once: bool) -> None:
     )
     register(spark)
     stream = spark.readStream.format("queuebroker").options(
-        view="messages", subscribe="sensor", maxOffsetsPerTrigger=2000
+        view="messages", subscribe="sensor,tapped", maxOffsetsPerTrigger=2000
     )
     rows = stream.load(str(folder / "journals")).selectExpr(
         "CAST(value AS STRING) AS value", "'result' AS topic"
@@ -26,10 +26,8 @@ def main(folder: Path, *, once: bool) -> None:
     writer = rows.writeStream.format("queuebroker").option(
         "checkpointLocation", str(folder / "checkpoint")
     )
-    trigger = {"availableNow": True} if once else {"processingTime": "0 seconds"}
-    query = writer.trigger(**trigger).start(str(folder / "spool"))
-    query.awaitTermination()
+    writer.start(str(folder / "spool")).awaitTermination()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), once=sys.argv[2] == "once")
+    main(Path(sys.argv[1]))

@@ -1,7 +1,8 @@
 """`Follower`: the journals below a folder as a stream, read range by range.
 
-A position in the stream is a dict that Spark keeps in its checkpoint: for each journal
-the number of the next record to read. A record below the end that the follower reports
+The live check and Spark follow journals with it. A position in the stream is a dict,
+which Spark keeps in its checkpoint: for each journal the number of the next record to
+read. A record below the end that the follower reports
 never changes (`bus.journal.stored_segment.final_end`), so a range that is read again
 gives the same rows. The first position is `EARLIEST`, `LATEST` or given by the user.
 It is a constant: Spark asks for it again when it repeats the first batch after a crash.
@@ -9,8 +10,6 @@ So the batch that starts at `LATEST` reads nothing, and only its end counts.
 
 A journal stays in the position as long as its folder exists. It cannot leave earlier:
 a journal that the position lacks is a new one, and is read from its beginning.
-
-This module needs no Spark.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EARLIEST", "LATEST", "Follower", "Range", "lose", "starting_position"]
 
-_log = logging.getLogger("bus.pipeline")
+_log = logging.getLogger("bus.journal")
 
 Position = dict[str, int]
 
@@ -307,7 +306,7 @@ class Follower:
         def refuse(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError) or top == error.filename:
                 msg = f"cannot follow {error.filename}: {error.strerror}; make the"
-                raise JournalError(f"{msg} folder before the query starts") from None
+                raise JournalError(f"{msg} folder first") from None
 
         top = self._directory
         found: dict[str, _Followed] = {}

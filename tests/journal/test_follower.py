@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import JournalError
+from bus.journal.follower import EARLIEST, LATEST, Follower, starting_position
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
-from bus.pipeline.follower import EARLIEST, LATEST, Follower, starting_position
 from tests.journal.telling import spares_ready, tell
 from tests.processes import start
 from tests.support import until
@@ -23,7 +23,7 @@ from tests.support import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bus.pipeline.follower import Position
+    from bus.journal.follower import Position
 
 SEGMENT = 16 << 10  # 153 records
 
@@ -207,7 +207,7 @@ def test_lost_records_end_the_stream_or_are_logged(
     with pytest.raises(JournalError, match=r"records 100 to .*failOnData"):
         numbers(tmp_path, start, end)
     tasks = Follower(str(tmp_path), may_lack=True).plan(start, end)
-    with caplog.at_level(logging.WARNING, "bus.pipeline"):
+    with caplog.at_level(logging.WARNING, "bus.journal"):
         read = [each.read() for task in tasks for each in task]
 
     assert sum(segment is None for segment in read) == (harm != "folder")
@@ -234,7 +234,7 @@ def test_a_deleted_journal_leaves_the_position_if_it_was_read_whole(
 
 
 def test_a_stream_follows_no_missing_folder_and_no_copies(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="make the folder before the query starts"):
+    with pytest.raises(JournalError, match="make the folder first"):
         Follower(str(tmp_path / "typo")).ends()
     with Journal(tmp_path / "a") as journal:
         tell_some(journal, 1)
