@@ -8,6 +8,9 @@ in every attempt, so a repeated or killed attempt changes no file that a reader 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import platform
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 from pyarrow import parquet
 
+from bus.errors import PipelineError
 from bus.pipeline.schemas import EVENTS, arrow_schema
 
 if TYPE_CHECKING:
@@ -37,21 +41,24 @@ def write_events(shares: Sequence[Share], folder: str) -> list[dict[str, Any]]:
     name of the file if it has records.
 
     Raises:
-        OSError: the file cannot be written.
+        PipelineError: the file cannot be written.
     """
     file = _File(Path(folder, f"{_name(shares[0])}.parquet"))
     rows = []
     try:
-        for share in shares:
-            row, batches = share.read(coded=True)
-            row["file"] = None
-            for batch in batches:
-                file.add(batch)
-                row["file"] = file.path.name
-            rows.append(row)
-        file.flush()
-    finally:
-        file.close()
+        with contextlib.closing(file):
+            for share in shares:
+                row, batches = share.read(coded=True)
+                row["file"] = None
+                for batch in batches:
+                    file.add(batch)
+                    row["file"] = file.path.name
+                rows.append(row)
+            file.flush()
+    except OSError as error:  # reads report theirs in the rows
+        cause = os.strerror(error.errno) if error.errno else str(error)
+        msg = f"cannot write {file.path} on {platform.node()}: {cause}"
+        raise PipelineError(msg) from None
     return rows
 
 

@@ -399,6 +399,8 @@ _LACKS: Final = (
     re.compile(r'Cannot run program "[^"]+"'),
     re.compile(r"\[PYTHON_VERSION_MISMATCH\][^.]*"),
 )
+# The error of the operating system below those of Spark.
+_CAUSES: Final = re.compile(r"Caused by: java\.(?:nio\.file|io)\.\w+: (.+)")
 _WORKERS_PYTHON: Final = (
     "name a Python that has this package and its extra `pipeline` with"
     " --conf spark.pyspark.python=PATH"
@@ -412,6 +414,8 @@ def _gist(error: Exception) -> str:
     for pattern in _LACKS:
         if lack := pattern.search(text):
             return f"an executor reports: {lack[0]}; {_WORKERS_PYTHON}"
-    if refusal := re.search(r"JournalError: (.+)", text):
+    if refusal := re.search(r"(?:JournalError|PipelineError): (.+)", text):
         return refusal[1]
+    if causes := _CAUSES.findall(text):
+        return str(causes[-1])
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0])

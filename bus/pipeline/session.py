@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import PipelineError
-from bus.requirements import install, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +53,6 @@ SHORT_RECORDS_MAX: Final = 10_000_000
 # about to end; the simple compiler avoids that. Long runs keep the other one.
 _SHORT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 
-_EXTRA: Final = install("pipeline")
 _PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "pandas")
 _DRAWING: Final = ("matplotlib", "jinja2")
 
@@ -126,12 +124,16 @@ def missing(*, drawing: bool = True) -> str | None:
 
 def missing_packages(*, drawing: bool = True) -> str | None:
     """Check as `missing` does, but packages only: drawing a report needs no Java."""
+    # Executors import this module, too, perhaps without `packaging`.
+    from bus.requirements import install, unfit  # noqa: PLC0415 - see above
+
+    extra = install("pipeline")
     wanted = _PACKAGES + (_DRAWING if drawing else ())
     absent = [name for name in wanted if importlib.util.find_spec(name) is None]
     if absent:
-        return f"{', '.join(absent)} not installed: {_EXTRA}"
+        return f"{', '.join(absent)} not installed: {extra}"
     others = [each for each in unfit("pipeline") if each.name in wanted]
-    return f"{', '.join(map(str, others))}: {_EXTRA}" if others else None
+    return f"{', '.join(map(str, others))}: {extra}" if others else None
 
 
 def is_local(master: str) -> bool:
@@ -196,6 +198,11 @@ def _context(
         conf.set("spark.app.name", _SETTINGS["spark.app.name"])
     for name, value in _defaults(conf.get("spark.master", ""), records).items():
         conf.setIfMissing(name, value)
+    root = Path(__file__).parents[2]
+    is_installed = {"site-packages", "dist-packages"} & set(root.parts)
+    # Workers find this package even if it is not installed, unless they get it sent.
+    if not is_installed and not conf.get("spark.submit.pyFiles"):
+        conf.setIfMissing("spark.executorEnv.PYTHONPATH", str(root))
     # Otherwise the workers run the first python3 in PATH, which may have no pyarrow:
     # the session starts, and its first query fails.
     python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -226,10 +233,6 @@ def _defaults(master: str, records: int) -> dict[str, str]:
     """Return the defaults for settings that the user has not given."""
     defaults = _SETTINGS | (_LOCAL_SETTINGS if is_local(master) else {})
     defaults["spark.sql.shuffle.partitions"] = str(_partitions(records))
-    root = Path(__file__).parents[2]
-    if not {"site-packages", "dist-packages"} & set(root.parts):
-        # The workers must find this package even if it is not installed.
-        defaults["spark.executorEnv.PYTHONPATH"] = str(root)
     return defaults
 
 

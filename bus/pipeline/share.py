@@ -44,7 +44,7 @@ _BLOCK_BYTES: Final = 1 << 20
 
 TASKS_PER_CORE: Final = 4
 _REMEDY: Final = (
-    "put the journals and the results on a file system that all executors share,"
+    "put journals, results and spool on a file system that all executors share,"
     " at the same path"
 )
 
@@ -233,11 +233,11 @@ def require(path: str) -> None:
     """Raise unless this machine has a folder; called on the executor of a task.
 
     Raises:
-        JournalError: it has no such folder.
+        PipelineError: it has no such folder.
     """
     if not os.path.isdir(path):
         host = platform.node()
-        raise JournalError(f"cannot read {path}: it is not on {host}; {_REMEDY}")
+        raise PipelineError(f"cannot use {path}: it is not on {host}; {_REMEDY}")
 
 
 def _asker(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:

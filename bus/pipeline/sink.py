@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 
 from bus.errors import PipelineError
 from bus.model.address import check_module_name
+from bus.pipeline.share import require
 from bus.pipeline.spool import Batch, Spool
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class _Staged(WriterCommitMessage):
 class _Target:
     """The spool and the topic that the options of a writer name.
 
+    path: absolute, since tasks run in other directories than the driver.
     topic: of all rows; "" if each row has its own.
     """
 
@@ -91,9 +93,11 @@ class _Target:
         for name in ("value", "key"):
             if name in names:
                 _check_type(name, schema[name].dataType)
-        return cls(path, topic)
+        # The driver makes the folder, so that an executor without it is noticed.
+        return cls(str(Spool.at(path).path), topic)
 
     def stage(self, query: str, number: int, rows: Iterator[pa.RecordBatch]) -> _Staged:
+        require(self.path)
         spool = Spool.at(self.path)
         prepared = (self._prepared(each) for each in rows if each.num_rows)
         return _Staged(query, number, spool.stage(query, number, prepared))

@@ -36,7 +36,6 @@ from bus.journal.follower import (
 )
 from bus.model.specification import Specification
 from bus.pipeline.batches import event_batches
-from bus.pipeline.messages import message_batches
 from bus.pipeline.schemas import EVENTS, MESSAGES, ddl
 from bus.pipeline.share import Share, packed, require, stored_journal
 from bus.pipeline.sink import BatchWriter, StreamWriter
@@ -169,10 +168,15 @@ def _read(partition: InputPartition, options: _Options) -> Iterator[pa.RecordBat
     """Read the ranges of a task."""
     assert isinstance(partition, _RangeTask)
     require(options.path)
-    for each in partition.ranges:
-        if options.messages:
+    if options.messages:
+        # Not for events: their executors need no msgspec.
+        from bus.pipeline.messages import message_batches  # noqa: PLC0415 - see above
+
+        for each in partition.ranges:
             yield from message_batches(each, options.patterns)
-        elif (segment := each.read()) is not None:
+        return
+    for each in partition.ranges:
+        if (segment := each.read()) is not None:
             # After the records: names are written before the records that use them.
             yield from event_batches(stored_journal(each.folder), segment)
 

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 from bus.pipeline.session import missing
-from tests.cluster import contest
+from tests.cluster import contest, live, packed
 from tests.cluster.standalone import standalone
+
+_OUT = "results-cluster"
 
 
 def main() -> int:
@@ -29,32 +31,48 @@ def main() -> int:
 
 
 def _contest(folder: Path) -> int:
+    begun = time.monotonic()
+
+    def tell(line: object) -> None:
+        print(f"{time.monotonic() - begun:4.0f} s  {line}", flush=True)
+
     contest.record(folder)
-    print(f"journals: {contest.JOURNALS}, relative to the driver's directory")
-    start = time.monotonic()
-    local = contest.run(folder, "results-local", "local[2]")
-    print(f"locally: exit code {local.code}, {time.monotonic() - start:.0f} s")
+    zipped = packed.send(folder / "queuebroker.zip")
+    check = packed.bare_python(folder / "check", ["numpy", "pyarrow"])
+    query = packed.bare_python(folder / "query", ["numpy", "pyarrow", "msgspec"])
+    sent = f"spark.submit.pyFiles={zipped}", f"spark.pyspark.python={check}"
+    more = *contest.SMALL_EXECUTORS, "--conf", sent[0], "--conf", sent[1]
+    faults = []
     with standalone(folder / "cluster") as cluster:
-        print(f"cluster: {cluster.url}, {len(cluster.work)} workers")
-        start = time.monotonic()
-        there = contest.run(
-            folder, "results-cluster", cluster.url, *contest.SMALL_EXECUTORS
+        tell(f"cluster: {cluster.url}, {len(cluster.workers)} workers")
+        fault = live.returned_once(folder, cluster.url, zipped, query)
+        tell(f"live query by spark-submit: {fault or 'each message once'}")
+        faults += [fault] * bool(fault)
+        first = contest.run(folder, _OUT, cluster.url, *more)
+        tell(f"first run: {first}")
+        contest.add(folder)
+        second = contest.run(
+            *(folder, _OUT, cluster.url, *more),
+            meanwhile=lambda: contest.when_writing(folder / _OUT, cluster.kill_worker),
         )
-        print(f"there: exit code {there.code}, {time.monotonic() - start:.0f} s")
-    for name, run in (("locally", local), ("there", there)):
-        if run.error:
-            print(f"{name} said: {run.error.rstrip()}")
+        tell(f"second run, a worker killed: {second}")
+        third = contest.run(folder, _OUT, cluster.url, *more)
+        tell(f"third run: {third}")
+    local = contest.run(folder, "results-local", "local[2]")
+    tell(f"locally, all at once: {local}")
+    read = [run.results.get("journals_read") for run in (first, second, third, local)]
+    if read != [3, contest.ADDED, 0, 3 + contest.ADDED]:
+        faults.append(f"journals read: {read}")
     print(f"{'rule':6}{'locally':18}there")
-    for rule in {**local.verdicts, **there.verdicts}:
-        left, right = (run.verdicts.get(rule, "-") for run in (local, there))
+    for rule in {**local.verdicts, **second.verdicts}:
+        left, right = (run.verdicts.get(rule, "-") for run in (local, second))
         print(f"{rule:6}{left:18}{right:18}{'' if left == right else '<- differs'}")
-    found = contest.differences(local, there)
-    for line in found:
-        print(f"differs: {line[:500]}")
-    if not local.verdicts:
-        found = ["no verdicts"]
-    print("not alike" if found else "alike")
-    return 1 if found else 0
+    faults += contest.differences(local, second)
+    faults += contest.differences(second, third)
+    for line in faults:
+        print(f"differs: {line[:2000]}")
+    print("not alike" if faults else "alike")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -33,11 +33,15 @@ class Cluster:
     """A running cluster.
 
     url: the master, as `--master` takes it.
-    work: the directory of each worker, below which its executors run.
+    workers: each one runs its executors below its own directory.
     """
 
     url: str
-    work: tuple[Path, ...]
+    workers: tuple[_Daemon, ...]
+
+    def kill_worker(self) -> None:
+        """Kill the first worker, with its executors."""
+        self.workers[0].kill()
 
 
 @contextlib.contextmanager
@@ -71,7 +75,7 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
         ]
         for worker in started:
             worker.wait_for(re.compile(_JOINED))
-        yield Cluster(url, tuple(folder / name for name in names))
+        yield Cluster(url, tuple(started))
 
 
 @attrs.frozen
@@ -128,11 +132,15 @@ class _Daemon:
         """The log so far."""
         return self.log.read_text(errors="replace")
 
+    def kill(self) -> None:
+        """Kill it, with the processes that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
     def end(self) -> None:
         """End it, and wait: a worker ends its executors first."""
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.kill()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.errors import JournalError
+from bus.errors import PipelineError
 from bus.journal.reader import StoredJournal
 from bus.pipeline import share as share_module
 from bus.pipeline.session import LOCAL_MASTER, _defaults, is_local
@@ -47,7 +49,7 @@ def test_a_task_that_does_not_find_the_journals_names_their_folder(
 
     (tmp_path / "journals").rename(tmp_path / "gone")
 
-    with pytest.raises(JournalError, match=f"cannot read {tmp_path / 'journals'}: "):
+    with pytest.raises(PipelineError, match=f"cannot use {tmp_path / 'journals'}: "):
         list(source.read(task))
 
 
@@ -55,8 +57,39 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     require(str(tmp_path))
-    with pytest.raises(JournalError, match="file"):
+    with pytest.raises(PipelineError, match="file"):
         require(str(tmp_path / "file"))
+
+
+def test_an_executor_needs_no_package_but_attrs_numpy_and_pyarrow() -> None:
+    """All others have compiled code, which Spark cannot send in a zip, or are unused.
+
+    Messages alone, which executors decode, need msgspec.
+    """
+    source = (
+        "import sys\n"
+        "for name in ('msgspec', 'packaging', 'pandas', 'click', 'rich', 'jinja2'):\n"
+        "    sys.modules[name] = None\n"  # importing it fails
+        "import bus.pipeline.event_file, bus.pipeline.source\n"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True)
+
+
+def test_a_stream_makes_its_folder_and_a_task_without_it_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path is that of the driver's directory, wherever the task runs."""
+    types = pytest.importorskip("pyspark.sql.types")
+    sink = pytest.importorskip("bus.pipeline.sink")
+    monkeypatch.chdir(tmp_path)
+    rows = types.StructType().add("value", "string")
+
+    writer = sink.BatchWriter({"path": "spool", "topic": "result"}, rows)
+
+    assert (tmp_path / "spool" / "ready").is_dir()
+    (tmp_path / "spool").rename(tmp_path / "elsewhere")
+    with pytest.raises(PipelineError, match=f"cannot use {tmp_path / 'spool'}: "):
+        writer.write(iter(()))
 
 
 def test_executors_name_the_first_path_that_they_do_not_find(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -193,6 +194,41 @@ def test_an_error_of_spark_is_one_line_that_names_its_log(
     assert str(caught.value).startswith("Spark failed: ")
     assert str(caught.value).endswith(f"more in {tmp_path / 'out' / 'spark.log'}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_a_worker_that_cannot_write_names_the_file_and_the_cause(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store(clean(5), tmp_path / "journals")
+    events = tmp_path / "out" / "tables" / "events"
+
+    def spoil(doing: str) -> None:
+        if doing == "starting Spark":
+            events.parent.mkdir()
+            events.symlink_to("/proc")  # makes no file, as a full disk
+
+    with pytest.raises(PipelineError) as caught:
+        run_pipeline(
+            tmp_path / "journals", tmp_path / "out", report=False, progress=spoil
+        )
+
+    error = str(caught.value)
+    assert error.startswith(f"Spark failed: cannot write {events}/")
+    assert f" on {platform.node()}: No such file or directory; more in " in error
+    assert "\n" not in error
+
+
+def test_of_an_error_of_java_the_cause_in_the_system_is_told() -> None:
+    error = Exception(
+        "An error occurred while calling o13.parquet.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure\n"
+        "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space\n"
+        "Caused by: java.io.IOException: No space left on device\n"
+        "\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)\n"
+    )
+
+    assert run._gist(error) == "No space left on device"
 
 
 @pytest.mark.spark
