@@ -35,6 +35,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "readiness",
     ),
     "queuebroker._net": (
+        "descriptors",
         "polling",
         "sockets",
         "datagrams",

@@ -8,6 +8,7 @@ sockets         plain sockets, non-blocking and close-on-exec
 datagrams       UDP sockets for a group of hosts
 tls             TLS over a connected socket
 socket_files    UNIX sockets at a path
+descriptors     descriptors of which no interrupt can lose one
 sleeper         a parker that also wakes when a socket is readable
 processes       programs that this process starts; imported where it is used
 
@@ -18,6 +19,7 @@ interprets them.
 from __future__ import annotations
 
 from queuebroker._net.datagrams import Datagrams, join_group
+from queuebroker._net.descriptors import Descriptors
 from queuebroker._net.polling import (
     ENDED,
     ONCE,
@@ -96,6 +98,7 @@ __all__ = [
     "CertificateFault",
     "Credentials",
     "Datagrams",
+    "Descriptors",
     "Place",
     "Poller",
     "Sleeper",
