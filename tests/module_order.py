@@ -35,7 +35,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "readiness",
     ),
     "queuebroker._net": (
-        "descriptors",
         "polling",
         "sockets",
         "datagrams",

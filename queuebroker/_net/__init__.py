@@ -3,12 +3,11 @@
 Apart from `queuebroker.testing`, no other package imports ``socket``, ``ssl``,
 ``select`` or ``subprocess``.
 
-polling         kernel readiness
+polling         kernel readiness; descriptors of which no interrupt can lose one
 sockets         plain sockets, non-blocking and close-on-exec
 datagrams       UDP sockets for a group of hosts
 tls             TLS over a connected socket
 socket_files    UNIX sockets at a path
-descriptors     descriptors of which no interrupt can lose one
 sleeper         a parker that also wakes when a socket is readable
 processes       programs that this process starts; imported where it is used
 
@@ -19,13 +18,13 @@ interprets them.
 from __future__ import annotations
 
 from queuebroker._net.datagrams import Datagrams, join_group
-from queuebroker._net.descriptors import Descriptors
 from queuebroker._net.polling import (
     ENDED,
     ONCE,
     POLL_S_MAX,
     READ,
     WRITE,
+    Descriptors,
     Poller,
     processors,
     wait_to_read,

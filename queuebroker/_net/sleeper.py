@@ -10,8 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker._net.descriptors import Descriptors
-from queuebroker._net.polling import INT_MAX, processors
+from queuebroker._net.polling import INT_MAX, Descriptors, processors
 from queuebroker._net.tls import TlsSocket
 
 if TYPE_CHECKING:
