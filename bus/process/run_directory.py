@@ -76,7 +76,7 @@ class RunDirectory:
     def __init__(self, bus: str, access: AccessList, base: str | None = None) -> None:
         self._bus: Final = bus
         self._access: Final = access
-        self._locks: list[int] = []  # the descriptor, while the lock is held
+        self._locks = _net.Descriptors()  # the descriptor, while the lock is held
         root = run_base(base)
         self.path: Final = root / bus
         try:
@@ -203,7 +203,8 @@ class RunDirectory:
         # closes it after any interrupt.
         if not self._locks:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._locks.append(os.open(self.path / "lock", flags, 0o600))
+            lock = self.path / "lock"
+            self._locks.open(os.open, lock, flags, 0o600)
         try:
             fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
@@ -219,8 +220,7 @@ class RunDirectory:
 
     def release(self) -> None:
         """Release the lock, so that another process can become master."""
-        while self._locks:
-            os.close(self._locks.pop())
+        self._locks.close()
 
     def abandon_after_fork(self) -> None:
         """Close the descriptor inherited by a fork: it would keep the lock held."""

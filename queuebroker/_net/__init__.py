@@ -3,7 +3,7 @@
 Apart from `queuebroker.testing`, no other package imports ``socket``, ``ssl``,
 ``select`` or ``subprocess``.
 
-polling         kernel readiness
+polling         kernel readiness; descriptors of which no interrupt can lose one
 sockets         plain sockets, non-blocking and close-on-exec
 datagrams       UDP sockets for a group of hosts
 tls             TLS over a connected socket
@@ -24,6 +24,7 @@ from queuebroker._net.polling import (
     POLL_S_MAX,
     READ,
     WRITE,
+    Descriptors,
     Poller,
     processors,
     wait_to_read,
@@ -96,6 +97,7 @@ __all__ = [
     "CertificateFault",
     "Credentials",
     "Datagrams",
+    "Descriptors",
     "Place",
     "Poller",
     "Sleeper",

@@ -1,15 +1,15 @@
-"""Kernel readiness: epoll, its events, and a wait for one descriptor."""
+"""Kernel readiness: epoll, its events, a wait for one descriptor; `Descriptors`."""
 
 from __future__ import annotations
 
 import os
 import select
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVarTuple
 
 from queuebroker._green import refuse_green_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ENDED",
@@ -18,11 +18,14 @@ __all__ = [
     "POLL_S_MAX",
     "READ",
     "WRITE",
+    "Descriptors",
     "Poller",
     "processors",
     "wait_to_read",
     "wait_to_read_any",
 ]
+
+Ts = TypeVarTuple("Ts")
 
 refuse_green_threads()  # green threads remove `epoll`
 if not hasattr(select, "epoll"):
@@ -67,3 +70,24 @@ def processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class Descriptors(list[int]):
+    """Open descriptors, closed when this object is collected at the latest.
+
+    No interrupt can lose one. It comes between two calls, never within one that is made
+    in C. So one such call opens a descriptor and stores it, and one removes it and
+    closes it.
+    """
+
+    def open(self, opener: Callable[[*Ts], int], *arguments: *Ts) -> None:
+        """Append the descriptor that a function written in C opens."""
+        self.extend(map(opener, *((each,) for each in arguments)))
+
+    def close(self) -> None:
+        """Remove and close each descriptor."""
+        while self:
+            any(map(os.close, map(self.pop, (-1,))))
+
+    def __del__(self) -> None:
+        self.close()  # an interrupt may have hit the thread that was about to do it

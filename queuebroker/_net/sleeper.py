@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker._net.polling import INT_MAX, processors
+from queuebroker._net.polling import INT_MAX, Descriptors, processors
 from queuebroker._net.tls import TlsSocket
 
 if TYPE_CHECKING:
@@ -107,10 +107,9 @@ class Sleeper(AdaptiveSpin):
 
     def __init__(self) -> None:
         super().__init__()
-        # The event descriptor, until `close`. One call in C creates and stores it, so
-        # that no interrupt can lose it.
-        self._eventfds: list[int] = []
-        self._eventfds.extend(map(os.eventfd, (0,), (_EVENTFD_FLAGS,)))
+        # The event descriptor, until `close`.
+        self._eventfds = Descriptors()
+        self._eventfds.open(os.eventfd, 0, _EVENTFD_FLAGS)
         [self._eventfd] = self._eventfds
         self.released: bool = False
         self._at: Socket | None = None  # the socket it blocks in first
@@ -224,10 +223,4 @@ class Sleeper(AdaptiveSpin):
 
     def close(self) -> None:
         """Close the event descriptor."""
-        while self._eventfds:
-            os.close(self._eventfds.pop())
-
-    def __del__(self) -> None:
-        # An interrupt may have hit the thread that was creating or storing this.
-        for eventfd in getattr(self, "_eventfds", ()):
-            os.close(eventfd)
+        self._eventfds.close()

@@ -123,10 +123,11 @@ class Driver(Uncopyable):
         self._thread_ident = 0
         self._poller = _net.Poller()
         self.watch: Callable[[int, int], None] = self._poller.modify
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The descriptor again, until it is closed; and one item per thread that writes
-        # to it.
-        self._wake_fds = [self._wake_fd]
+        # The descriptor, until it is closed; and one item per thread that writes to it.
+        self._wake_fds = _net.Descriptors()
+        flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+        self._wake_fds.open(os.eventfd, 0, flags)
+        [self._wake_fd] = self._wake_fds
         self._wakers: list[None] = []
         self._poller.register(self._wake_fd, _net.READ)
         _drivers.add(self)
@@ -323,7 +324,7 @@ class Driver(Uncopyable):
         """
         if self._ended and not self._wakers:
             with suppress(IndexError):
-                os.close(self._wake_fds.pop())
+                self._wake_fds.close()
 
     def at(
         self,

@@ -10,12 +10,15 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
 from bus.errors import BusyError
+from queuebroker._net import Descriptors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["DiskStorage", "Storage"]
@@ -65,19 +68,20 @@ class DiskStorage:
         OSError: the directory cannot be created or opened.
     """
 
-    __slots__ = ("__weakref__", "_directory", "_file", "path")
+    __slots__ = ("__weakref__", "_directories", "_files", "path")
 
     def __init__(self, directory: Path) -> None:
         self.path: Final = str(directory / _FILE)
-        self._directory: int = -1
-        self._file: int = -1
+        # The descriptors of the directory and of the file in use, if they are open.
+        self._directories: Final = Descriptors()
+        self._files: Final = Descriptors()
         with suppress(FileExistsError):
             os.mkdir(directory, 0o700)
         # At each start: an earlier process may have been killed before this sync.
         _sync_entry(directory.parent)
         _open_storages.add(self)
-        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            self._directories.open(os.open, directory, os.O_RDONLY | os.O_DIRECTORY)
             # Lock the directory itself: a lock file would have to outlive the process.
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -92,20 +96,28 @@ class DiskStorage:
 
     def read(self) -> bytes | None:
         """Return the contents of the file; None if it does not exist."""
+        files = Descriptors()
         try:
-            file = os.open(_FILE, os.O_RDONLY, dir_fd=self._directory)
+            files.open(self._opener(), _FILE, os.O_RDONLY)
+            return _read_all(files[0])
         except FileNotFoundError:
             return None
-        try:
-            return _read_all(file)
         finally:
-            os.close(file)
+            files.close()
+
+    def _opener(self) -> Callable[[str, int], int]:
+        """Return the function that opens a file in the directory."""
+        return partial(os.open, mode=0o600, dir_fd=self._directory)
+
+    @property
+    def _directory(self) -> int:
+        return self._directories[0] if self._directories else -1
 
     def create(self) -> None:
         """Close the file in use, and create an empty successor."""
-        self._close_file()
+        self._files.close()
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-        self._file = os.open(_NEW, flags, 0o600, dir_fd=self._directory)
+        self._files.open(self._opener(), _NEW, flags)
 
     def write(self, data: bytes, at: int) -> None:
         """Write all bytes at an offset."""
@@ -128,23 +140,21 @@ class DiskStorage:
 
     def close(self) -> None:
         """Close the descriptors; that of the directory holds the lock."""
-        self._close_file()
-        directory, self._directory = self._directory, -1
-        if directory >= 0:
-            os.close(directory)
+        self._files.close()
+        self._directories.close()
 
-    def _close_file(self) -> None:
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+    @property
+    def _file(self) -> int:
+        return self._files[0] if self._files else -1
 
 
 def _sync_entry(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    opened = Descriptors()
     try:
-        os.fsync(descriptor)
+        opened.open(os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(opened[0])
     finally:
-        os.close(descriptor)
+        opened.close()
 
 
 _open_storages: Final[WeakSet[DiskStorage]] = WeakSet()

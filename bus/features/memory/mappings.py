@@ -35,6 +35,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.errors import WireError
+from queuebroker._net import Descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,14 +65,17 @@ def open_memory(pid: int, descriptor: int, name: str) -> int:
     """
     # Checked before as well: to open some devices has an effect.
     _check(os.readlink(f"/proc/{pid}/fd/{descriptor}"), name)
-    opened = os.open(f"/proc/{pid}/fd/{descriptor}", _FLAGS)
+    opened = Descriptors()
     try:
-        _check(os.readlink(f"/proc/self/fd/{opened}"), name)
+        opened.open(os.open, f"/proc/{pid}/fd/{descriptor}", _FLAGS)
+        _check(os.readlink(f"/proc/self/fd/{opened[0]}"), name)
     except BaseException:
         with suppress(OSError):
-            os.close(opened)
+            opened.close()
         raise
-    return opened
+    [found] = opened
+    del opened[:]  # no call before the return: the descriptor is the caller's
+    return found
 
 
 def _check(path: str, name: str) -> None:
