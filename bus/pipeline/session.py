@@ -198,11 +198,6 @@ def _context(
         conf.set("spark.app.name", _SETTINGS["spark.app.name"])
     for name, value in _defaults(conf.get("spark.master", ""), records).items():
         conf.setIfMissing(name, value)
-    root = Path(__file__).parents[2]
-    is_installed = {"site-packages", "dist-packages"} & set(root.parts)
-    # Workers find this package even if it is not installed, unless they get it sent.
-    if not is_installed and not conf.get("spark.submit.pyFiles"):
-        conf.setIfMissing("spark.executorEnv.PYTHONPATH", str(root))
     # Otherwise the workers run the first python3 in PATH, which may have no pyarrow:
     # the session starts, and its first query fails.
     python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -233,6 +228,10 @@ def _defaults(master: str, records: int) -> dict[str, str]:
     """Return the defaults for settings that the user has not given."""
     defaults = _SETTINGS | (_LOCAL_SETTINGS if is_local(master) else {})
     defaults["spark.sql.shuffle.partitions"] = str(_partitions(records))
+    root = Path(__file__).parents[2]
+    if not {"site-packages", "dist-packages"} & set(root.parts):
+        # The workers must find this package even if it is not installed.
+        defaults["spark.executorEnv.PYTHONPATH"] = str(root)
     return defaults
 
 

@@ -64,10 +64,10 @@ def returned_once(folder: Path, master: str, packages: Path, python: Path) -> st
 def _submit(
     folder: Path, master: str, packages: Path, python: Path
 ) -> subprocess.CompletedProcess[str]:
-    # A relative path of the spool: executors run in other directories.
     home = Path(pyspark.__file__).parent
-    dropped = ("PYSPARK_PYTHON", "PYTHONPATH")
-    environment = {k: v for k, v in os.environ.items() if k not in dropped}
+    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"}
+    # For the planner of a stream, which gets no `--py-files`.
+    environment["PYTHONPATH"] = str(packages)
     return subprocess.run(
         [
             str(home / "bin" / "spark-submit"),
