@@ -88,10 +88,11 @@ class ImportedJournal(Closable):
         self._payloads: PayloadFile | None = None
         self._payload_files = 0
         self._closed = False
+        self._meta = Meta(self.folder, "imported", header, pid=0, program=program)
         try:
-            self._meta = Meta(self.folder, "imported", header, pid=0, program=program)
             self._segment = Segment(self.folder, header)
         except OSError:
+            self._meta.close()
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         self._record(RecordKind.OPEN, origin=begin_ns)

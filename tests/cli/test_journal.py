@@ -331,7 +331,9 @@ def test_without_a_journal_there_is_one_line_and_exit_code_4(
     result = invoke(verb, tmp_path)
 
     assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr == f"bus: no journal in {tmp_path}\n"
+    assert (
+        result.stderr == f"bus: no journal in {tmp_path}: give a folder with journals\n"
+    )
 
 
 def test_every_kind_can_be_asked_for(tmp_path: Path) -> None:

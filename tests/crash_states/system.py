@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from bus.features.durable import storage
+from queuebroker._net import Descriptors
 from tests.crash_states.disk import (
     DirectoryCreation,
     Disk,
@@ -45,14 +47,18 @@ class System:
     def __init__(self) -> None:
         self.disk = Disk()
         self.on_call: Callable[[str], object] = lambda _: None
-        self._files = 0
+        self._files = self._opened = 0
         # By descriptor: a file and the position in it, or the path of a folder.
         self._open: dict[int, tuple[int, int] | str] = {}
 
     @contextmanager
     def install(self) -> Iterator[None]:
         """Let `bus.features.durable.storage` use this system within the block."""
-        with patch.object(storage, "os", self), patch.object(storage, "fcntl", self):
+        with (
+            patch.object(storage, "os", self),
+            patch.object(storage, "fcntl", self),
+            patch.object(storage, "Descriptors", partial(_Descriptors, self)),
+        ):
             yield
 
     def kill(self) -> None:
@@ -73,7 +79,8 @@ class System:
         self, path: Any, flags: int, mode: int = 0, *, dir_fd: int | None = None
     ) -> int:
         """Open a file or a folder."""
-        descriptor = max(self._open, default=2) + 1
+        self._opened += 1  # none is used again: a killed process may close late
+        descriptor = self._opened
         if dir_fd is None:
             assert str(path) in {FOLDER, _PARENT}
             assert str(path) == _PARENT or self.disk.current().exists
@@ -129,8 +136,8 @@ class System:
         self.disk.pending.append(EntryChange(((old, None), (new, file))))
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor; this syncs nothing."""
-        del self._open[descriptor]
+        """Close a descriptor, unless its process was killed; this syncs nothing."""
+        self._open.pop(descriptor, None)
 
     def flock(self, descriptor: int, operation: int) -> None:
         """Do nothing: no other process runs."""
@@ -139,3 +146,15 @@ class System:
         opened = self._open[descriptor]
         assert isinstance(opened, tuple)
         return opened
+
+
+class _Descriptors(Descriptors):
+    """Descriptors of the simulated system."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__()
+        self._system = system
+
+    def close(self) -> None:
+        while self:
+            self._system.close(self.pop())
