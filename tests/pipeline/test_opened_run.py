@@ -29,18 +29,20 @@ _EXAMPLES: Final = Path(__file__).parents[2] / "examples" / "spark"
 def test_each_table_of_a_run_is_an_attribute(
     spark: SparkSession, finished: OutFolder
 ) -> None:
-    (finished.events / "of-a-killed-run.parquet").touch()
+    partial = finished.events / "of-a-killed-run.parquet"
+    partial.touch()
 
     run = open_run(finished.path)
+    events = run.events.count()
+    partial.unlink()
 
     assert run.events.columns == [column.name for column in EVENTS]
-    assert run.events.count() == sum(row["records"] for row in run.segments.collect())
+    assert events == sum(row["records"] for row in run.segments.collect())
     assert run.messages.count() == len(list(read_rows(finished, "messages")))
     with pytest.raises(
-        AttributeError, match=r"no table 'transfers' in .*; it has drops"
+        AttributeError, match=r"no table 'transfers' in .*; it has depth"
     ):
         _ = run.transfers
-    (finished.events / "of-a-killed-run.parquet").unlink()
 
 
 def test_a_folder_without_a_finished_run_is_named(tmp_path: Path) -> None:

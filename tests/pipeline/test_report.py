@@ -262,7 +262,7 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert page.tags.count("svg") == FIGURES
     output = " ".join(page.text.split())
     messages = sum(SENT.values())
-    assert f"✓ PASS all 8 rules that apply hold on {messages} messages" in output
+    assert f"✓ PASS all 9 rules that apply hold on {messages} messages" in output
     for rule in RULES.values():
         badge = "∅ nothing to check" if rule.id.startswith("B") else "✓ PASS"
         assert f"{rule.id} {badge} {rule.title} {rule.text}" in output
