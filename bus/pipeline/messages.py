@@ -174,6 +174,8 @@ class _Names:
 
     def find(self, part: Range, records: _Array, journal: StoredJournal) -> None:
         """Find the names of all senders of some records of a range."""
+        # Those in the side file are known although the first segments were deleted.
+        self.of |= journal.meta.registrations
         unknown = set(np.unique(records["origin"]).tolist()) - self.of.keys()
         if not unknown or self.end >= part.end:
             return
