@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from itertools import accumulate, chain, count, pairwise, repeat
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queuebroker.observer import SHARED_CHANNELS
@@ -41,7 +41,6 @@ __all__ = [
     "Welcome",
     "decode",
     "encode",
-    "encode_each",
     "encode_message",
     "encode_run",
     "head_of_message",
@@ -228,13 +227,6 @@ def encode_message(number: int, message: bytes, descriptors: int = 0) -> bytes:
         body = _FDS.pack(number, descriptors) + message
         return _framed(Frame.MESSAGE_WITH_FDS, body)
     return head_of_message(number, len(message)) + message
-
-
-def encode_each(first: int, messages: Sequence[bytes]) -> bytes:
-    """Return the frames of several messages, one for each."""
-    sizes = (8 + len(each) for each in messages)
-    heads = map(MESSAGE_HEAD.pack, repeat(_MESSAGE_KIND), sizes, count(first))
-    return b"".join(chain.from_iterable(zip(heads, messages, strict=False)))
 
 
 def encode_run(first: int, messages: Sequence[bytes]) -> bytes:

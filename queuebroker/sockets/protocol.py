@@ -87,7 +87,7 @@ class Protocol:
     arrived: messages that arrived, and so the number of the last one.
     receivable: number of the last message for which there is room here.
     taken: messages that were received here, and for which no credit was returned.
-    gathered: messages sent, and not yet in frames; `data_to_send` makes these.
+    gathered: messages sent, and not yet in a frame; `data_to_send` makes it.
     gather_until: number of the last message that any thread may send by itself, 0 if
       none. The thread checks this number, adds the message to ``gathered`` and
       increments ``sent``, with no call in between: as long as the interpreter has its
@@ -444,11 +444,10 @@ class Protocol:
         self._riding_min = max(1, welcome.capacity // 4)
 
     def _frame_gathered(self) -> None:
-        """Make frames of the gathered messages, before anything else is sent."""
+        """Make a frame of the gathered messages, before anything else is sent."""
         self.gather_until = 0
         gathered, none = self.gathered, list[bytes]()
-        # Not one frame for all: a peer that has not answered may limit its length.
-        parts = (frames.encode_each(self.sent - len(gathered) + 1, gathered),)
+        parts = (frames.encode_run(self.sent - len(gathered) + 1, gathered),)
         # No call, and no new object but by the first: as in `begin_gathering`.
         self.outgoing += parts
         self.gathered = none

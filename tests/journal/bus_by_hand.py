@@ -156,6 +156,12 @@ def returned(*mids: int) -> list[Entry]:
     ]
 
 
+def _heard() -> list[Entry]:
+    """B notifies C, within their process."""
+    kinds = RecordKind.NOTIFY, RecordKind.DELIVER
+    return [step(kind, B, 1, C, journal=1, flags=NOTE) for kind in kinds]
+
+
 def received() -> list[Entry]:
     """A notifies; B and C in the other process receive it."""
     there = process(1)
@@ -301,8 +307,8 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
     "notified without a subscription": (
         "B4",
         "unsubscribed",
-        bus(*noted(1), listening=[C]),
-        (C, "notification", 1, B),
+        bus(*inside(1), *taken(1), *_heard(), *noted(2), listening=[C]),
+        (C, "notification", 2, B),
     ),
     "notified by a task with another name": (
         "B4",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 import pytest
 from hypothesis import given
@@ -16,7 +18,11 @@ from bus.journal.header import (
     SEGMENT_MAX,
     Seal,
     SegmentHeader,
+    boot_id,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEADER = SegmentHeader(
     journal=0x0102030405060708,
@@ -141,3 +147,26 @@ def test_a_seal_that_cannot_be_true_is_damaged(seal: Seal) -> None:
 
     assert header.seal is None
     assert header.seal_flaw == "the seal at byte 512 is damaged"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            "01234567-89ab-cdef-0123-456789abcdef\n",
+            bytes.fromhex("0123456789abcdef" * 2),
+        ),
+        ("not a number", bytes(16)),
+        (None, bytes(16)),
+    ],
+    ids=["of Linux", "unreadable", "missing"],
+)
+def test_a_system_without_a_boot_number_has_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, read: bytes
+) -> None:
+    path = tmp_path / "boot_id"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setattr("bus.journal.header._BOOT_ID", path)
+
+    assert boot_id() == read
