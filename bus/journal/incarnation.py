@@ -324,7 +324,7 @@ class Incarnation:
                     self._anchor()
                 unfinished = any(
                     (
-                        self._supply.publish(self._recorder.idle),
+                        self._supply.publish(now),
                         self._supply.short,
                         self._supply.late,
                         self._payloads is not None and self._payloads.short,

@@ -13,7 +13,6 @@ written is a hole in the journal.
 from __future__ import annotations
 
 import struct
-import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 from bus.journal.format import CHANNEL_BITS, RECORD, RECORD_VERSION
@@ -21,8 +20,7 @@ from queuebroker import _sync
 from queuebroker.observer import SHARED_CHANNELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import FrameType
+    from collections.abc import Callable, Mapping
 
     from bus.journal.segment import Slot
     from queuebroker.observer import Observer, Operation, Reason
@@ -75,7 +73,6 @@ class Recorder(NamedTuple):
     switch: draw slots with another function from now on.
     rebase: forget all threads; use another base for channel numbers, and other names.
     enrol: give the running thread a number.
-    idle: True if no other thread is inside of `observe` or `emit`.
     """
 
     observe: Observer
@@ -83,7 +80,6 @@ class Recorder(NamedTuple):
     switch: Callable[[Callable[[], Slot]], None]
     rebase: Callable[[int, Mapping[str, int]], None]
     enrol: Callable[[Callable[[], int]], None]
-    idle: Callable[[], bool]
 
 
 def exhausted() -> NoReturn:
@@ -223,22 +219,4 @@ def make_recorder(
             thread.number = number = draw_number()
             thread.stamp = number | _VERSION_STAMP
 
-    codes = frozenset((observe.__code__, emit.__code__))
-
-    def idle() -> bool:
-        # A slot is drawn and written by one call, so its frame is on the stack of its
-        # thread meanwhile. No other trace of a suspended writer exists: to leave one
-        # would cost each record more than the draw.
-        return not any(
-            frame.f_code in codes
-            for top in sys._current_frames().values()
-            for frame in _stack(top)
-        )
-
-    return Recorder(observe, emit, switch, rebase, enrol, idle)
-
-
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return Recorder(observe, emit, switch, rebase, enrol)

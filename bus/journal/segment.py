@@ -112,8 +112,12 @@ class Segment(MappedFile):
 
     def whole(self, used: int) -> bool:
         """Return True if the first ``used`` slots, all drawn, hold their records."""
+        return not self.empty(used)
+
+    def empty(self, used: int) -> list[int]:
+        """Return which of the first ``used`` slots, all drawn, hold no record yet."""
         with self._view[HEADER_BYTES:] as slots:
-            return not invalid_slots(slots, self.header.first_n, used)
+            return invalid_slots(slots, self.header.first_n, used)
 
     def seal(self, lost: int, *, is_last: bool = True) -> Seal:
         """Close the segment for good: count, checksum, truncate the file, rename it.

@@ -22,7 +22,6 @@ from queuebroker import _sync
 from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from bus.journal.header import SegmentHeader
@@ -37,6 +36,8 @@ RETIRED_MAX: Final = 8
 # How long a close waits for writers that have drawn a slot and not written it.
 STRAGGLER_S: Final = 1.0
 POLL_S: Final = 0.002
+# How long a slot may be empty before it is taken for a hole.
+LATE_S: Final = 10.0
 
 
 class Tally:
@@ -71,11 +72,12 @@ class Supply:
 
     __slots__ = (
         "_awaited",
+        "_drawn",
         "_file_bytes",
+        "_final",
         "_folder",
         "_line",
         "_next",
-        "_published",
         "_retention",
         "_retired",
         "_template",
@@ -97,7 +99,10 @@ class Supply:
         self._retention = retention
         self._file_bytes = HEADER_BYTES + template.slots * RECORD_BYTES
         self._next = 1
-        self._published = -1
+        # The record number below which each slot is final; and, while slots behind it
+        # are empty, a later one with the time at which all slots below that are final.
+        self._final = 0
+        self._drawn: tuple[int, float] | None = None
         self._awaited = False
         self._retired: collections.deque[Segment] = collections.deque()
         self.short = False
@@ -149,10 +154,12 @@ class Supply:
                     self._retired.append(segment)  # sealed the next time
                     raise
 
-    def publish(self, idle: Callable[[], bool]) -> bool:
-        """Publish which slots are final; return True if that has to be repeated.
+    def publish(self, now: float) -> bool:
+        """Publish the slots that stay empty; return True if this has to be repeated.
 
-        idle: returns True if no thread is between drawing a slot and writing it.
+        A reader needs no word of ours to pass a record. At an empty slot it waits:
+        perhaps the writer was suspended after drawing it. A slot that is still empty
+        after `LATE_S` is final.
         """
         # In this order: a writer may retire the current segment meanwhile.
         current, segments = self.current, [*self._retired]
@@ -160,15 +167,23 @@ class Supply:
             segments.append(current)
         drawn = [segment.drawn for segment in segments]
         end = segments[-1].header.first_n + drawn[-1]
-        if end == self._published:
+        if end == self._final:
             return False  # no record since: an idle program is not woken again
-        if (
-            idle()
-        ):  # asked after the count: each slot counted was drawn by an ended call
+        if not any(
+            segment.header.first_n + slot >= self._final
+            for segment, slots in zip(segments, drawn, strict=True)
+            for slot in segment.empty(slots)
+        ):
+            self._final, self._drawn = end, None
+            return False
+        if self._drawn is None:
+            self._drawn = end, now + LATE_S
+        final, at = self._drawn
+        if now >= at:
             for segment, slots in zip(segments, drawn, strict=True):
-                segment.publish(slots)
-            self._published = end
-        return True
+                segment.publish(max(0, min(slots, final - segment.header.first_n)))
+            self._final, self._drawn = final, None
+        return end != self._final
 
     def refill(self) -> None:
         """Make a spare if there is none and room for one: CLOSE needs a slot."""

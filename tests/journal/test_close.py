@@ -97,6 +97,7 @@ def test_an_interrupted_close_that_lives_on_in_a_traceback_is_finished(
     journal = Journal(tmp_path, segment_bytes=SMALL)
     with monkeypatch.context() as patched:
         patched.setattr(Supply, "_await_stragglers", lambda *_: None)
+        patched.setattr(Supply, "publish", lambda *_: False)
         patched.setattr(segments, "invalid_slots", interrupted)
         with pytest.raises(KeyboardInterrupt) as struck:
             journal.close()

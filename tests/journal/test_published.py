@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,17 +11,19 @@ import pytest
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
 from bus.journal.retention import Retention
+from bus.journal.segment import Segment
 from bus.journal.stored_segment import read_segment
-from bus.journal.supply import Supply
+from bus.journal.supply import LATE_S, Supply
 from bus.journal.writer import Journal
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.journal.reading import patch, stored
 from tests.journal.segments import first_header, write
 from tests.journal.telling import only, tell
-from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bus.journal.incarnation import Incarnation
     from bus.journal.stored_segment import StoredSegment
     from queuebroker.testing import Run
@@ -37,70 +38,57 @@ def incarnation(journal: Journal) -> Incarnation:
     return journal._incarnation
 
 
-def publish(journal: Journal) -> None:
-    """Publish, as the housekeeper does; it may be about to do so, too."""
-    supply, idle = incarnation(journal)._supply, journal._recorder.idle
-    until(lambda: not supply.publish(idle), "all slots are final")
+@pytest.fixture
+def supply(tmp_path: Path) -> Iterator[Supply]:
+    """A supply without a housekeeper, whose two segments have three slots each."""
+    supply = Supply(tmp_path, first_header(slots=3), Retention(tmp_path))
+    supply.tend()
+    yield supply
+    supply.finish(None)
 
 
-def test_a_slot_that_was_drawn_and_never_written_is_final_once_no_thread_records(
-    tmp_path: Path,
-) -> None:
-    with Journal(tmp_path) as journal:
-        assert incarnation(journal).draw() is not None  # an interrupt ended the call
-        tell(journal)
-        publish(journal)
-
-        segment = first_segment(tmp_path)
-        assert segment.invalid == (1,)
-        assert segment.published == segment.used == 3
+def read(supply: Supply) -> StoredSegment:
+    """Return the current segment as a reader finds it."""
+    return read_segment(supply.current._path)
 
 
 @clause("J1")
-def test_a_slot_whose_writer_is_suspended_is_not_final(
+def test_a_slot_is_final_once_it_was_empty_for_a_while(supply: Supply) -> None:
+    write(supply.current.take())
+    supply.current.take()  # an interrupt ended the call
+    assert supply.publish(100.0)
+    write(supply.current.take())
+    assert supply.publish(100.0 + LATE_S - 0.1)
+    assert read(supply).published == 1
+
+    supply.publish(100.0 + LATE_S)
+
+    assert read(supply).published == 3
+    assert not supply.publish(100.0 + LATE_S + 1)
+
+
+def test_a_late_record_ends_the_wait_for_it(supply: Supply) -> None:
+    late = supply.current.take()
+    assert supply.publish(100.0)
+    write(late)
+    assert not supply.publish(100.0 + LATE_S)
+
+    supply.current.take()
+
+    assert supply.publish(100.0 + LATE_S)  # its own wait begins
+    assert read(supply).published == 1
+
+
+def test_an_idle_program_looks_at_no_slot_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer is stopped between drawing the slot and writing it."""
-    drawn, go_on = threading.Event(), threading.Event()
-
-    def clock() -> int:
-        if threading.current_thread().name == "suspended":
-            drawn.set()
-            assert go_on.wait(LIMIT_S)
-        return 1
-
-    monkeypatch.setattr("bus.journal.recorder._sync.monotonic_ns", clock)
-    with Journal(tmp_path, segment_bytes=1 << 20) as journal, Threads() as threads:
-
-        def record() -> None:
-            threading.current_thread().name = "suspended"
-            tell(journal)
-
-        supply, idle = incarnation(journal)._supply, journal._recorder.idle
-        running = threads.start(record)
-        assert drawn.wait(LIMIT_S)
-        try:
-            tell(journal)
-            assert supply.publish(idle)
-            before = first_segment(tmp_path)
-        finally:
-            go_on.set()
-        running.result(LIMIT_S)
-        publish(journal)
-        after = first_segment(tmp_path)
-
-    assert before.published == 1  # OPEN
-    assert before.used == 3
-    assert after.published == after.used == 3
-
-
-def test_an_idle_program_publishes_nothing_again(tmp_path: Path) -> None:
     with Journal(tmp_path, segment_bytes=1 << 20) as journal:
         supply = incarnation(journal)._supply
         tell(journal)
-        publish(journal)
-
-        assert not supply.publish(lambda: pytest.fail("asked again"))
+        assert not supply.publish(0.0)
+        with monkeypatch.context() as patched:
+            patched.setattr(Segment, "empty", lambda *_: pytest.fail("looked again"))
+            assert not supply.publish(0.0)
 
 
 def test_a_segment_that_a_writer_replaces_meanwhile_is_published() -> None:
@@ -116,9 +104,10 @@ def test_a_segment_that_a_writer_replaces_meanwhile_is_published() -> None:
                 assert supply.advance()
 
             run.spawn(fill)
-            supply.publish(lambda: True)
+            supply.publish(0.0)
             run.join()
-            supply.publish(lambda: True)
+            for now in (1.0, 1.0 + LATE_S, 1.0 + 2 * LATE_S):
+                supply.publish(now)
             (segment, *_) = sorted(Path(folder).iterdir())
             assert read_segment(segment).published == 2
             supply.finish(2)
