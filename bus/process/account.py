@@ -201,6 +201,10 @@ class Account:
 
         Each message dropped for it is appended to ``dropped``, or each run of which no
         message is left.
+
+        After an interrupt the message is not on the account. None comes between the
+        return and the next call, so the caller puts the message into the inbox without
+        a call. The same holds for all methods that admit messages.
         """
         self._outside += 1
         self._outside_bytes += message._size
@@ -210,14 +214,16 @@ class Account:
         fits = unread <= self._messages_max and most <= self._bytes_max
         if fits and not self.gap:
             return Admission.ACCEPTED
-        if self._over():
-            self._outside -= 1
-            self._outside_bytes -= message._size
+        self._outside -= 1
+        self._outside_bytes -= message._size
+        if not self._add_locked(1, message._size):
             if self.overflow == "drop-newest":
                 self.refuse_locked(message)
                 return Admission.DROPPED
             return Admission.FULL
-        self._report_gap_locked(message)
+        # The receiver learns of the gap by this message (BUS-FLOW-3).
+        message.gap += self.gap
+        self.gap = 0
         return Admission.ACCEPTED
 
     def admit_run_locked(self, sizes: Lengths) -> int:
@@ -228,12 +234,15 @@ class Account:
 
         sizes: the size of each message in bytes.
         """
-        if self.gap:
-            return 0
+        count, size = self._fitting(sizes)
+        return count if count and self._add_locked(count, size) else 0
+
+    def _fitting(self, sizes: Lengths) -> tuple[int, int]:
+        """Return how many of the first messages fit now, and their size in bytes."""
         unread = self.unread
         count = min(self._messages_max - unread, sizes.count)
-        if count <= 0:
-            return 0
+        if self.gap or count <= 0:
+            return 0, 0
         some = sizes.part(0, count)
         size, room = some.total, self._bytes_max - self.unread_bytes
         if size > room:
@@ -241,47 +250,43 @@ class Account:
             if not count and not unread:
                 count = 1  # an empty account accepts a message of any length
             size = some.part(0, count).total
-        # Add first, then check: the host thread may add one without the lock meanwhile.
-        self._outside += count
-        self._outside_bytes += size
-        if self._over():
-            self._outside -= count
-            self._outside_bytes -= size
-            return 0
-        return count
+        return count, size
 
-    def admit_inbound_locked(
-        self,
-        run: InboundRun,
-        dropped: list[Incoming | InboundRun],  # noqa: ARG002 # `DroppingAccount` needs it
-    ) -> InboundRun | None:
-        """Put the first messages of a run on the account, as many as fit.
+    def _add_locked(self, count: int, size: int) -> bool:
+        """Add messages to the account; return False, and add none, if it has no room.
+
+        It adds first, then checks: the host thread may add one without the lock
+        meanwhile.
+        """
+        over = True
+        try:
+            self._outside += count
+            self._outside_bytes += size
+            over = self._over()
+        finally:  # an interrupt of the check, too, leaves no room taken
+            if over:
+                self._outside -= count
+                self._outside_bytes -= size
+        return not over
+
+    def admit_inbound_locked(self, run: InboundRun) -> InboundRun | None:
+        """Move the first messages of a run to the account, as many as fit.
 
         Return them as a run, or None if there are none. The caller holds the inbox's
-        lock. None fits if the first one must report a gap; ``dropped`` is as for
-        `admit_locked`.
+        lock. None fits if the first one must report a gap.
         """
-        count = self.admit_run_locked(run.lengths)
+        count, size = self._fitting(run.lengths)
         if not count:
             return None
-        some = run.take(count)
+        some, rest = run.split(count)
         some._account = self
+        if not self._add_locked(count, size):
+            return None
+        run.payloads, run.lengths, run._unread, run.number = rest
         return some
 
-    def admit_inside(
-        self,
-        message: Incoming,
-        dropped: list[Incoming | InboundRun],
-        lock: _thread.LockType,
-    ) -> Admission:
-        """Put a message on the account, in the thread that hosts the receiver.
-
-        lock: the inbox's lock.
-        """
-        if self.admit_at_once(message, lock):
-            return Admission.ACCEPTED
-        with lock:
-            return self.admit_locked(message, dropped)
+    def trim_locked(self, dropped: list[Incoming | InboundRun]) -> None:
+        """Drop the messages by which a run exceeds a bound: only `DroppingAccount`."""
 
     def admit_at_once(
         self,
@@ -300,11 +305,28 @@ class Account:
         self._inside += 1
         self._inside_bytes += message._size
         unread = self._outside + self._inside - self.extracted - self._dropped
-        if unread <= 1 or not self._over():  # an empty account accepts any one message
+        if unread <= 1:  # an empty account accepts any one message
             return True
+        over = True
+        try:
+            over = self._over()
+        finally:  # an interrupt of the check, too, leaves no room taken
+            if over:
+                self._inside -= 1
+                self._inside_bytes -= message._size
+        return not over
+
+    def withdraw(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> None:
+        """Undo `admit_at_once`, after an interrupt, in the same thread.
+
+        lock: the inbox's lock.
+        """
         self._inside -= 1
         self._inside_bytes -= message._size
-        return False
 
     @property
     def is_half_free(self) -> bool:
@@ -410,11 +432,6 @@ class Account:
         """
         self.gap += count
 
-    def _report_gap_locked(self, message: Incoming) -> None:
-        """Add the gap to a message, which reports it to the receiver (BUS-FLOW-3)."""
-        message.gap += self.gap
-        self.gap = 0
-
 
 def _replaced(
     items: deque[Any], run: InboundRun, rest: Sequence[Incoming]
@@ -475,31 +492,51 @@ class DroppingAccount(Account):
         """
         return 0
 
-    def admit_inbound_locked(
-        self, run: InboundRun, dropped: list[Incoming | InboundRun]
-    ) -> InboundRun | None:
-        """Put a run of notifications on the account, as a whole; see `Account`."""
+    def admit_inbound_locked(self, run: InboundRun) -> InboundRun | None:
+        """Move a run of notifications to the account, as a whole; see `Account`.
+
+        Then the caller trims the account.
+        """
         if self.behind or not run.subscriptions:
             return None
-        some = run.take(len(run))
+        count = len(run)
+        some, rest = run.split(count)
         some._account = self
         waiting = self._waiting
         while waiting and not waiting[0]:  # a run whose messages are all read
             waiting.popleft()
-        self._outside += len(some)
+        waiting += (some,)  # no call from here to the return, as in `admit_locked`
+        self._outside += count
         self._outside_bytes += some.lengths.total
-        waiting.append(some)
-        while waiting and self._over():
-            self._drop_oldest_locked(dropped)
+        run.payloads, run.lengths, run._unread, run.number = rest
         return some
+
+    def trim_locked(self, dropped: list[Incoming | InboundRun]) -> None:
+        """Drop the oldest messages beyond a bound, as `admit_locked` does."""
+        while self._waiting and self._over():
+            self._drop_oldest_locked(dropped)
 
     def admit_at_once(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Put a message on the account if it drops none; see `Account`."""
+        try:
+            with lock:
+                if self.full(message._size):
+                    return False
+                self.admit_locked(message, [])
+                return True
+        except BaseException:  # an interrupt, perhaps behind the admission
+            self.withdraw(message, lock)
+            raise
+
+    def withdraw(self, message: Incoming, lock: _thread.LockType) -> None:
+        """Undo `admit_at_once`, if it was done; see `Account`."""
         with lock:
-            if self.full(message._size):
-                return False
-            self.admit_locked(message, [])
-            return True
+            waiting = deque(each for each in self._waiting if each is not message)
+            if len(waiting) < len(self._waiting):
+                self._waiting = waiting
+                self._outside -= 1
+                self._outside_bytes -= message._size
+                self.behind, message.gap = message.gap, 0
 
     def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message off the account; see `Account.extract`."""
@@ -508,9 +545,15 @@ class DroppingAccount(Account):
                 return False
             # Usually the oldest. But a message sent within the thread may overtake one
             # that another thread is posting.
-            self._waiting.remove(message)
-            self._report_gap_locked(message)
-        return super().extract(message, lock)
+            waiting = self._waiting
+            at = 0 if waiting[0] is message else waiting.index(message)
+            # No call between these lines: an interrupt finds all changes or none.
+            del waiting[at]
+            message.gap += self.gap
+            self.gap = 0
+            self.extracted += 1
+            self.extracted_bytes += message._size
+            return True
 
     def read(
         self, run: InboundRun, reference: object, lock: _thread.LockType

@@ -83,8 +83,7 @@ class Subscriber:
         )
         while run:
             if not self.inbox.offer_inbound_run(run, self.account, self):
-                [first] = run.take(1).rest()
-                self.offer(first)
+                self.offer(run.shift())
 
     def one(self, size: int = 4) -> None:
         """Receive one notification by itself."""
