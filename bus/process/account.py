@@ -202,9 +202,10 @@ class Account:
         Each message dropped for it is appended to ``dropped``, or each run of which no
         message is left.
 
-        After an interrupt the message is not on the account. None comes between the
-        return and the next call, so the caller puts the message into the inbox without
-        a call. The same holds for all methods that admit messages.
+        After an interrupt the message is not on the account. No interrupt is raised
+        between the return and the end of the next call in C. So the caller puts the
+        message into the inbox by one such call. The same holds for all methods that
+        admit messages.
         """
         self._outside += 1
         self._outside_bytes += message._size

@@ -106,9 +106,9 @@ class Inbox:
                         if message._trace is not None:  # before the owner can see it
                             message._trace.record_accepted(message._to.id.number)
                     finally:
-                        # No call since the admission, or since the record: an interrupt
-                        # leaves no message on the account but not in the inbox.
-                        self.items += (message,)
+                        # No interrupt is raised between the admission, or the record,
+                        # and the append.
+                        self.items.append(message)
             finally:  # `_wake_locked`, inlined for each message
                 if self.arrived.asleep and self.items:
                     self.wakeups += 1
@@ -159,7 +159,7 @@ class Inbox:
                 some = account.admit_inbound_locked(run)
                 if some is None:
                     return 0
-                self.items += (some,)  # no call since the admission
+                self.items.append(some)  # no call since the admission
             finally:
                 self._wake_locked()
             account.trim_locked(dropped)
@@ -184,7 +184,7 @@ class Inbox:
                 if message._trace is not None:
                     message._trace.record_accepted(message._to.id.number)
             finally:
-                self.items += (message,)  # as in `offer`; `Wait` wakes after interrupts
+                self.items.append(message)  # as in `offer`; else `Wait` wakes
             self._wake_locked()
             self.room.wake_one()  # room may remain for another sender
             return admission
@@ -239,7 +239,7 @@ class Inbox:
         if self.arrived.asleep:  # first: the owner cannot look before the lock is free
             self.wakeups += 1
             self.arrived.wake_one()
-        self.items += (item,)
+        self.items.append(item)
 
     def _wake_locked(self) -> None:
         """Wake the owner if it sleeps and there is an item, also after an interrupt."""
