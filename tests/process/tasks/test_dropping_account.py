@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import bus
 from bus.kernel.tasks.runs import InboundRun
 from bus.model.message import Incoming, Kind
-from bus.process.account import Admission, DroppingAccount, new_account
+from bus.process.account import Admission
+from bus.process.dropping_account import DroppingAccount, new_account
 from bus.process.inbox import Inbox
 from queuebroker.testing import explore
 from specs.clauses import clause
