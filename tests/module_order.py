@@ -193,6 +193,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus.process": (
         "at_exit",
         "account",
+        "dropping_account",
         "comm",
         "mailbox",
         "inbox",

@@ -53,9 +53,10 @@ from bus.model.message import Incoming, Undelivered
 from bus.model.registration import Visibility
 from bus.model.snapshot import BusSnapshot, TaskInfo
 from bus.model.specification import Specification
-from bus.process.account import Overflow, new_account
+from bus.process.account import Overflow
 from bus.process.at_exit import do_not_call_at_exit
 from bus.process.comm_thread import ProcessNetwork
+from bus.process.dropping_account import new_account
 from bus.process.router import Router
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads

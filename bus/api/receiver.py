@@ -24,6 +24,7 @@ from bus.errors import (
     UnknownTaskError,
 )
 from bus.kernel.tasks.actions import Answer
+from bus.kernel.tasks.runs import InboundRun
 from bus.kernel.trace import dropped_by
 from bus.model.error_text import error_text_of, fitting
 from bus.model.events import BusReason
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from bus.api.task_owner import TaskOwner
     from bus.errors import BusError
     from bus.kernel.tasks.routing_table import Entry
-    from bus.kernel.tasks.runs import InboundRun
     from bus.kernel.trace import Trace
     from bus.model.config import BusConfig
     from bus.model.message import Undelivered
@@ -152,6 +152,7 @@ class Receiver:
     Attributes:
         entry: the routing entry of the task; set before the first item is handled.
         account: the account of unread commands.
+        claimed: the command that `Task.receive` is about to return.
         asker, responder: asks the questions of the task; answers those of others.
         delivery_failures: reports the messages of the task that were not delivered.
         questions: those of the asker. try_deliver_directly: their method.
@@ -173,6 +174,7 @@ class Receiver:
         "_unclaimed",
         "account",
         "asker",
+        "claimed",
         "delivery_failures",
         "entry",
         "error",
@@ -216,6 +218,7 @@ class Receiver:
         self.interests: Final[dict[Any, None]] = {}
         # Commands that arrived without a callback; the counters show them as unread.
         self._unclaimed: deque[Incoming] | None = None  # created for the first command
+        self.claimed: Incoming | None = None
         self._released: bool = True
         # Not a deque, which takes ten times the memory: most tasks are idle.
         self._openings: Final[list[Callable[[], object]]] = []
@@ -243,6 +246,8 @@ class Receiver:
             self._keep(item)
             return
         if not self._extract(item):
+            if item._dropped:
+                self._skip(item)
             return
         item.reference = self._reference
         if item._trace is not None:
@@ -299,6 +304,9 @@ class Receiver:
         They return to the front of the mailbox, so that each is read in its own turn.
         """
         self._on_command, self._reference = callback, reference
+        if self.claimed is not None:  # of an interrupted `Task.receive`; none follows
+            self.on_interrupted(self.claimed, KeyboardInterrupt())
+            self.claimed = None
         mailbox: Mailbox = self.entry.mailbox
         if self._unclaimed:
             items = deque([*self._unclaimed, *(mailbox.items or ())])
@@ -322,16 +330,31 @@ class Receiver:
         """Return the unclaimed commands, in order."""
         return list(self._unclaimed or ())
 
-    def claim(self) -> Incoming | None:
-        """Remove and return the oldest unclaimed command; None if there is none."""
-        while self._unclaimed:
-            message = self._unclaimed.popleft()
-            if self._extract(message):
-                message.reference = self._reference
-                if message._trace is not None:
-                    message._trace.record_delivered()
-                return message
-        return None
+    def claim(self) -> bool:
+        """Move the oldest unclaimed command to ``claimed``; return False without one.
+
+        The caller empties ``claimed`` as it hands the command over. If an interrupt
+        comes before, the next call finds the command there.
+        """
+        while self.claimed is None and self._unclaimed:
+            message = self._unclaimed[0]
+            account: Account = message._account
+            extracted, expired = account.extracted, account.expired
+            try:
+                if self._extract(message):
+                    message.reference = self._reference
+                    if message._trace is not None:
+                        message._trace.record_delivered()
+            finally:
+                # No call between these lines, which an interrupt of the others finds
+                # undone, or which follow it.
+                if message._dropped:
+                    del self._unclaimed[0]
+                elif account.extracted != extracted:
+                    del self._unclaimed[0]
+                    if account.expired == expired:
+                        self.claimed = message
+        return self.claimed is not None
 
     def _keep(self, message: Incoming) -> None:
         """Queue a command until the task has a callback, or claims it."""
@@ -350,6 +373,8 @@ class Receiver:
     def _notification(self, message: Incoming) -> None:
         alive = _alive(message.subscriptions)
         if not self._extract(message):
+            if message._dropped:
+                self._skip(message)
             return
         if not alive:
             message._account.returned += 1
@@ -365,15 +390,49 @@ class Receiver:
     def on_interrupted(self, item: Any, error: BaseException) -> bool:
         """Answer a question with the interrupt of its callback, or of its answer.
 
-        Return True if the item is an answer for which a caller still waits.
+        Return True if the item is an answer for which a caller still waits, or a
+        message that is still unread.
         """
         if isinstance(item, Answer):
             return type(self.questions.get(item.number)) is Call
-        if type(item) is Incoming and item.wants_reply and not item._answered:
+        if type(item) is not Incoming or item._dropped:
+            return False
+        if self._is_unread(item):
+            return True
+        if item.wants_reply and not item._answered:
             with suppress(Exception):  # `error` is the one to report
                 why = f"interrupted by {error_text_of(error)}"
                 self.responder.respond(item, error=why)
         return False
+
+    @staticmethod
+    def _skip(message: Incoming) -> None:
+        """Read the next message in place of a dropped one."""
+        host: ThreadManager | None = message._to.host
+        if host is not None:
+            host.scheduler.turn_again(message._to.mailbox)
+
+    def _is_unread(self, message: Incoming) -> bool:
+        """Return True if its account counts a message that is in no queue any more.
+
+        Such a message would take its room for ever. Only an interrupt before `_extract`
+        leaves one, so nothing is noted for each message, and this counts all of them.
+        """
+        entry = message._to
+        account: Account = message._account
+        host: ThreadManager | None = entry.host
+        if host is None:
+            return False
+        inbox = host.inbox
+        with inbox.lock:
+            queues = entry.mailbox.items, inbox.taken, inbox.items, self._unclaimed
+            items = [each for queue in queues for each in queue or ()]
+            queued = sum(
+                len(each) if type(each) is InboundRun else not each._dropped
+                for each in items
+                if getattr(each, "_account", None) is account
+            )
+            return account.unread > queued
 
     def _extract(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""

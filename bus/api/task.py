@@ -128,24 +128,25 @@ class Task(Uncopyable):
               has a command callback.
             UnknownTaskError: the task is deregistered, or its thread is stopped.
         """
-        thread, name, found = self.thread, self._entry.name, list[Incoming]()
+        thread, name, receiver = self.thread, self._entry.name, self._receiver
         deadline = deadline_after(timeout)
         thread._check_mine(f"receive for {name!r}")
-        if self._receiver.has_callback:
+        if receiver.has_callback:
             msg = f"cannot receive for {name!r}: its commands go to a callback"
             raise RuntimeError(msg)
 
         def claimed() -> bool:
             self._sender.require_host()
-            message = self._receiver.claim()
-            if message is not None:
-                found.append(message)
-            return bool(found)
+            return receiver.claim()
 
         if not thread._serve_until(claimed, deadline):
             assert timeout is not None
             raise CommandTimeoutError(name, timeout, missing="command for")
-        return found[0]
+        # No call from here: an interrupt before leaves the command for the next call.
+        message = receiver.claimed
+        assert message is not None
+        receiver.claimed = None
+        return message
 
     # Sending.
 

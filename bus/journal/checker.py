@@ -16,7 +16,7 @@ from bus.journal.bus_traffic import BusTraffic, Key
 from bus.journal.reader import FactsBuilder, JournalFacts, StoredJournal
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
 from bus.journal.rules import RULES, SORTS, Basis, RuleVerdict, Verdict, worst
-from bus.journal.traffic import Traffic
+from bus.journal.traffic import Channel, Traffic
 from bus.journal.violation import Finding, Violation
 from bus.journal.wording import counted
 
@@ -125,14 +125,16 @@ def _judged_of_channels(
     facts: Mapping[int, JournalFacts],
     among: Collection[int] | None,
 ) -> Iterator[Violation]:
+    settled: dict[Channel, bool] = {}
     for finding in traffic.findings(facts, among):
         channel = traffic.channels[finding.flow >> 1]
+        if channel not in settled:
+            conclusive = all(facts[one].conclusive for one in channel.journals)
+            settled[channel] = conclusive and channel.is_whole
         receiver, place = finding.flow & 1, finding.place
         yield Violation(
             rule=finding.rule,
-            verdict=_worth(
-                finding, all(facts[one].conclusive for one in channel.journals)
-            ),
+            verdict=_worth(finding, settled[channel]),
             case=finding.case,
             explanation=finding.explanation,
             flow=finding.flow,
@@ -229,7 +231,7 @@ def _why(rule: str, unknown: list[Violation], lossy: int) -> str:
     if rule == "J1":
         return unknown[0].explanation
     if unknown:
-        return f"{len(unknown)} cannot be judged: a journal is not conclusive"
+        return f"{len(unknown)} cannot be judged: a journal is open or missing"
     return (
         f"records of {counted(lossy, 'journal')} are missing;"
         " a violation may be among them"

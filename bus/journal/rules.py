@@ -54,9 +54,13 @@ Terms, by the names of the record's fields, with *port* for `mid`:
 
 From would-be violation to verdict. A would-be violation of a rule on PRESENCE is FAIL:
 the records that prove it exist. One of a rule on ABSENCE is FAIL if all journals of its
-channel are conclusive, else UNKNOWN: the missing record may be lost, or not written
-yet. One of a message of the bus may concern any journal. It is FAIL if all journals of
-the bus are conclusive and both its `origin` and its `flow` have a home, else UNKNOWN.
+channel are conclusive and the channel is *whole*, else UNKNOWN: the missing record may
+be lost, not written yet, or in a journal that is not here. A channel is whole if its
+number is below `queuebroker.observer.SHARED_CHANNELS`, or both its sides *acted*: side
+s did if there is a message record SEND of the flow to the other side, or a message
+record RECEIVE or a CLOSE_LOCAL of the flow to s. One of a message of the bus may
+concern any journal. It is FAIL if all journals of the bus are conclusive and both its
+`origin` and its `flow` have a home, else UNKNOWN.
 J1's own are FAIL if the journal is damaged, else UNKNOWN.
 
 A rule's verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any

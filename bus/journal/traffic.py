@@ -15,9 +15,10 @@ import attrs
 
 from bus.journal.bus_traffic import BusTraffic
 from bus.journal.flow import End, Flow
-from bus.journal.format import SHARED_FLOWS, Record, RecordKind
+from bus.journal.format import Record, RecordKind
 from bus.journal.violation import Finding, Place
 from bus.model.events import BusReason
+from queuebroker.observer import SHARED_CHANNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -70,6 +71,16 @@ class Channel:
     connects: list[Meeting] = attrs.field(factory=list)
     names: tuple[str, str] = ("", "")
     port: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """False if one end of a socket may have no journal here."""
+        return self.number < SHARED_CHANNELS or all(
+            received or other.counts().sent
+            for received, other in zip(
+                self.receivers, reversed(self.flows), strict=True
+            )
+        )
 
 
 @attrs.define(eq=False)
@@ -213,7 +224,7 @@ class Traffic:
         receiver = record.flow & 1
         if part.ends[1 - receiver] is not None:
             self._late(part, record, "sent", 1 - receiver)
-        elif record.flow < SHARED_FLOWS:
+        elif part.channel.number < SHARED_CHANNELS:
             self._late(part, record, "accepted", receiver)
 
     def _late(self, part: _Part, record: Record, case: str, side: int) -> None:

@@ -105,16 +105,6 @@ class Incoming(Uncopyable, msgspec.Struct, eq=False):
         address: Address = self._source.address
         return address
 
-    def _drop(self) -> Incoming:
-        """Mark it as dropped while unread; return a copy, for the sender's error.
-
-        Its payload is freed: the reader only skips it.
-        """
-        whole = msgspec.structs.replace(self)
-        self._dropped = True
-        self.payload = None
-        return whole
-
     def view(self) -> memoryview:
         """Return a read-only view of a payload of bytes or of an array (BUS-MSG-16).
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from bus.journal.format import RecordKind
 from bus.journal.wording import INSPECTOR, reason_name
 from bus.model.events import BusReason
+from queuebroker.observer import SHARED_CHANNELS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -205,11 +206,11 @@ def any_died(journals: DataFrame) -> bool:
 def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> DataFrame:
     """Return one row for each channel: its ends, their meeting, its close, journals.
 
-    `settled`: all its journals are conclusive, so that a missing record proves that
-    nothing happened. `ended`: all its journals have. `died`: one of them did;
-    `sender_died_0` and `sender_died_1`: one did, other than the receiver's of the flow
-    to that side. The facts of an end are valid only if exactly one accept and one
-    connect ended on the channel.
+    `settled`: all its journals are conclusive, and a socket has records of both ends,
+    so that a missing record proves that nothing happened. `ended`: all its journals
+    have. `died`: one of them did; `sender_died_0` and `sender_died_1`: one did, other
+    than the receiver's of the flow to that side. The facts of an end are valid only if
+    exactly one accept and one connect ended on the channel.
     """
     ends = tallies.where(of_channel()).join(
         F.broadcast(journals.select("journal", "ended", "died", "conclusive")),
@@ -220,7 +221,7 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         *_end_facts("connect", RecordKind.CONNECT_END),
         *_hang_ups(),
         *_names_by_side(),
-        F.min("conclusive").alias("settled"),
+        (F.min("conclusive") & _is_whole()).alias("settled"),
         F.min("ended").alias("ended"),
         F.max("died").alias("died"),
         *(_dead_senders() if any_died(journals) else _no_dead_senders()),
@@ -355,6 +356,18 @@ def _names_by_side() -> list[Column]:
         ).alias(f"name_{number}")
         for number in (0, 1)
     ]
+
+
+def _is_whole() -> Column:
+    """Return False for a socket of which one end may have no journal here."""
+    side = F.col("flow").bitwiseAND(1)
+    carried = is_kind(RecordKind.SEND, RecordKind.RECEIVE) & (F.col("messages") > 0)
+    acts = carried | is_kind(RecordKind.CLOSE_LOCAL)
+    # As in `_names_by_side`.
+    actor = F.when(is_kind(RecordKind.SEND), 1 - side).otherwise(side)
+    alone = F.min(F.when(acts, actor)) == F.max(F.when(acts, actor))
+    local = F.max("channel") < SHARED_CHANNELS
+    return local | F.coalesce(~alone, F.lit(False))
 
 
 def _no_dead_senders() -> list[Column]:

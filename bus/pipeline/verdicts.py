@@ -104,7 +104,7 @@ def _verdict(
         verdict = Verdict.FAIL
     elif unknown:
         verdict = Verdict.UNKNOWN
-        why = f"{unknown} cannot be judged: a journal is not conclusive"
+        why = f"{unknown} cannot be judged: a journal is open or missing"
     elif lossy:
         verdict = Verdict.UNKNOWN
         lacking = counted(lossy, "journal")

@@ -1,10 +1,10 @@
 """`Account`: the counters of one receiver's unread messages, and its overflow policy.
 
 Each task has an account for its commands, and each subscription has one, too; under
-`drop-oldest` it is a `DroppingAccount`, which takes the lock for everything. A message
-is on the account from its acceptance until it is extracted or dropped. The bound is
-exact, in messages and in bytes, for any number of senders. Sending within a thread
-takes no lock.
+`drop-oldest` it is a `DroppingAccount` (`bus.process.dropping_account`), which takes
+the lock for everything. A message is on the account from its acceptance until it is
+extracted or dropped. The bound is exact, in messages and in bytes, for any number of
+senders. Sending within a thread takes no lock.
 
 Each counter has one writer at a time, so that no counter needs a lock to be correct:
 
@@ -18,10 +18,6 @@ A sender first adds its message, then checks the bound, and subtracts the messag
 if it is exceeded. If two senders add concurrently, one under the lock and one without
 it, at least one of them sees both messages. A sender that finds no room without the
 lock retries under the lock, and only the result of the retry counts as full.
-
-A `DroppingAccount` drops its oldest unread message if it is full. It keeps its unread
-messages in a queue of its own. The mailbox and the inbox keep their entries, and skip
-the dropped ones.
 """
 
 from __future__ import annotations
@@ -30,8 +26,6 @@ import enum
 from collections import deque
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
-
-from msgspec.structs import replace
 
 from bus.errors import BusFullError
 from bus.kernel.tasks.runs import InboundRun
@@ -47,10 +41,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Account",
     "Admission",
-    "DroppingAccount",
     "Overflow",
     "Place",
-    "new_account",
+    "replaced",
 ]
 
 
@@ -201,6 +194,11 @@ class Account:
 
         Each message dropped for it is appended to ``dropped``, or each run of which no
         message is left.
+
+        After an interrupt the message is not on the account. No interrupt is raised
+        between the return and the end of the next call in C. So the caller puts the
+        message into the inbox by one such call. The same holds for all methods that
+        admit messages.
         """
         self._outside += 1
         self._outside_bytes += message._size
@@ -210,14 +208,16 @@ class Account:
         fits = unread <= self._messages_max and most <= self._bytes_max
         if fits and not self.gap:
             return Admission.ACCEPTED
-        if self._over():
-            self._outside -= 1
-            self._outside_bytes -= message._size
+        self._outside -= 1
+        self._outside_bytes -= message._size
+        if not self._add_locked(1, message._size):
             if self.overflow == "drop-newest":
                 self.refuse_locked(message)
                 return Admission.DROPPED
             return Admission.FULL
-        self._report_gap_locked(message)
+        # The receiver learns of the gap by this message (BUS-FLOW-3).
+        message.gap += self.gap
+        self.gap = 0
         return Admission.ACCEPTED
 
     def admit_run_locked(self, sizes: Lengths) -> int:
@@ -228,12 +228,15 @@ class Account:
 
         sizes: the size of each message in bytes.
         """
-        if self.gap:
-            return 0
+        count, size = self._fitting(sizes)
+        return count if count and self._add_locked(count, size) else 0
+
+    def _fitting(self, sizes: Lengths) -> tuple[int, int]:
+        """Return how many of the first messages fit now, and their size in bytes."""
         unread = self.unread
         count = min(self._messages_max - unread, sizes.count)
-        if count <= 0:
-            return 0
+        if self.gap or count <= 0:
+            return 0, 0
         some = sizes.part(0, count)
         size, room = some.total, self._bytes_max - self.unread_bytes
         if size > room:
@@ -241,47 +244,43 @@ class Account:
             if not count and not unread:
                 count = 1  # an empty account accepts a message of any length
             size = some.part(0, count).total
-        # Add first, then check: the host thread may add one without the lock meanwhile.
-        self._outside += count
-        self._outside_bytes += size
-        if self._over():
-            self._outside -= count
-            self._outside_bytes -= size
-            return 0
-        return count
+        return count, size
 
-    def admit_inbound_locked(
-        self,
-        run: InboundRun,
-        dropped: list[Incoming | InboundRun],  # noqa: ARG002 # `DroppingAccount` needs it
-    ) -> InboundRun | None:
-        """Put the first messages of a run on the account, as many as fit.
+    def _add_locked(self, count: int, size: int) -> bool:
+        """Add messages to the account; return False, and add none, if it has no room.
+
+        It adds first, then checks: the host thread may add one without the lock
+        meanwhile.
+        """
+        over = True
+        try:
+            self._outside += count
+            self._outside_bytes += size
+            over = self._over()
+        finally:  # an interrupt of the check, too, leaves no room taken
+            if over:
+                self._outside -= count
+                self._outside_bytes -= size
+        return not over
+
+    def admit_inbound_locked(self, run: InboundRun) -> InboundRun | None:
+        """Move the first messages of a run to the account, as many as fit.
 
         Return them as a run, or None if there are none. The caller holds the inbox's
-        lock. None fits if the first one must report a gap; ``dropped`` is as for
-        `admit_locked`.
+        lock. None fits if the first one must report a gap.
         """
-        count = self.admit_run_locked(run.lengths)
+        count, size = self._fitting(run.lengths)
         if not count:
             return None
-        some = run.take(count)
+        some, rest = run.split(count)
         some._account = self
+        if not self._add_locked(count, size):
+            return None
+        run.payloads, run.lengths, run._unread, run.number = rest
         return some
 
-    def admit_inside(
-        self,
-        message: Incoming,
-        dropped: list[Incoming | InboundRun],
-        lock: _thread.LockType,
-    ) -> Admission:
-        """Put a message on the account, in the thread that hosts the receiver.
-
-        lock: the inbox's lock.
-        """
-        if self.admit_at_once(message, lock):
-            return Admission.ACCEPTED
-        with lock:
-            return self.admit_locked(message, dropped)
+    def trim_locked(self, dropped: list[Incoming | InboundRun]) -> None:
+        """Drop the messages by which a run exceeds a bound: only `DroppingAccount`."""
 
     def admit_at_once(
         self,
@@ -300,11 +299,28 @@ class Account:
         self._inside += 1
         self._inside_bytes += message._size
         unread = self._outside + self._inside - self.extracted - self._dropped
-        if unread <= 1 or not self._over():  # an empty account accepts any one message
+        if unread <= 1:  # an empty account accepts any one message
             return True
+        over = True
+        try:
+            over = self._over()
+        finally:  # an interrupt of the check, too, leaves no room taken
+            if over:
+                self._inside -= 1
+                self._inside_bytes -= message._size
+        return not over
+
+    def withdraw(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> None:
+        """Undo `admit_at_once`, after an interrupt, in the same thread.
+
+        lock: the inbox's lock.
+        """
         self._inside -= 1
         self._inside_bytes -= message._size
-        return False
 
     @property
     def is_half_free(self) -> bool:
@@ -354,7 +370,7 @@ class Account:
         place: has the run among its items.
         """
         rest, end = run.unpacked()
-        items = _replaced(place.items, run, rest)
+        items = replaced(place.items, run, rest)
         # No call between these lines: an interrupt finds both changes or none.
         run.payloads, run.lengths, run._unread = end
         place.items = items
@@ -410,199 +426,10 @@ class Account:
         """
         self.gap += count
 
-    def _report_gap_locked(self, message: Incoming) -> None:
-        """Add the gap to a message, which reports it to the receiver (BUS-FLOW-3)."""
-        message.gap += self.gap
-        self.gap = 0
 
-
-def _replaced(
+def replaced(
     items: deque[Any], run: InboundRun, rest: Sequence[Incoming]
 ) -> deque[Any]:
     """Return a copy of a FIFO with messages in the place of their run."""
     at = items.index(run)
     return deque(chain(islice(items, at), rest, islice(items, at + 1, None)))
-
-
-def new_account(*, messages_max: int, bytes_max: int, overflow: Overflow) -> Account:
-    """Return an account for a policy; the arguments are those of `Account`."""
-    kind = DroppingAccount if overflow == "drop-oldest" else Account
-    return kind(messages_max=messages_max, bytes_max=bytes_max, overflow=overflow)
-
-
-class DroppingAccount(Account):
-    """The account of a receiver with the policy `drop-oldest` (BUS-FLOW-3).
-
-    The lock of the inbox of the host thread guards all of it. So each message that is
-    read behind dropped ones reports exactly these as its gap.
-    """
-
-    __slots__ = ("_unseen", "_waiting")
-
-    def __init__(
-        self, *, messages_max: int, bytes_max: int, overflow: Overflow
-    ) -> None:
-        super().__init__(
-            messages_max=messages_max, bytes_max=bytes_max, overflow=overflow
-        )
-        # The unread messages, oldest first. A run stays until it is at the front and
-        # has no unread message.
-        self._waiting: deque[Incoming | InboundRun] = deque()
-        # What the next message reports if an interrupt keeps the one being read from
-        # its callback.
-        self._unseen: int = 0
-
-    def admit_locked(
-        self, message: Incoming, dropped: list[Incoming | InboundRun]
-    ) -> Admission:
-        """Put a message on the account; see `Account.admit_locked`."""
-        waiting, size = self._waiting, message._size
-        while waiting and self.full(size):
-            self._drop_oldest_locked(dropped)
-        # No call from here to the return: an interrupt finds the message not on the
-        # account, or in the inbox, too.
-        waiting += (message,)
-        self._outside += 1
-        self._outside_bytes += size
-        message.gap += self.behind
-        self.behind = 0
-        return Admission.ACCEPTED
-
-    def admit_run_locked(self, _: Lengths) -> int:
-        """Return 0: commands are admitted one by one (`Account.admit_run_locked`).
-
-        Each command that is dropped is reported to its sender.
-        """
-        return 0
-
-    def admit_inbound_locked(
-        self, run: InboundRun, dropped: list[Incoming | InboundRun]
-    ) -> InboundRun | None:
-        """Put a run of notifications on the account, as a whole; see `Account`."""
-        if self.behind or not run.subscriptions:
-            return None
-        some = run.take(len(run))
-        some._account = self
-        waiting = self._waiting
-        while waiting and not waiting[0]:  # a run whose messages are all read
-            waiting.popleft()
-        self._outside += len(some)
-        self._outside_bytes += some.lengths.total
-        waiting.append(some)
-        while waiting and self._over():
-            self._drop_oldest_locked(dropped)
-        return some
-
-    def admit_at_once(self, message: Incoming, lock: _thread.LockType) -> bool:
-        """Put a message on the account if it drops none; see `Account`."""
-        with lock:
-            if self.full(message._size):
-                return False
-            self.admit_locked(message, [])
-            return True
-
-    def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
-        """Take a message off the account; see `Account.extract`."""
-        with lock:
-            if message._dropped:
-                return False
-            # Usually the oldest. But a message sent within the thread may overtake one
-            # that another thread is posting.
-            self._waiting.remove(message)
-            self._report_gap_locked(message)
-        return super().extract(message, lock)
-
-    def read(
-        self, run: InboundRun, reference: object, lock: _thread.LockType
-    ) -> Iterator[Incoming]:
-        """Read a run; see `Account.read`.
-
-        Each step takes the lock: another thread may drop messages of the run meanwhile.
-        """
-        source, to, subscriptions = run.source, run._to, run.subscriptions
-        kind, unread = run.kind, run._unread
-        while True:
-            with lock:
-                payload = next(unread, None)
-                if payload is None:
-                    return
-                size = len(payload)
-                # No call between these lines: an interrupt before them leaves the
-                # message to `settle`, as one of the next lines leaves ``_unseen``.
-                run.settled += 1
-                self.extracted += 1
-                self.extracted_bytes += size
-                gap = self.gap
-                self._unseen = gap + 1
-                self.gap = 0
-            message = Incoming(
-                kind,
-                payload,
-                reference,
-                source,
-                to,
-                self,
-                gap=gap,
-                subscriptions=subscriptions,
-            )
-            self._unseen = 0
-            yield message
-
-    def settle(self, lock: _thread.LockType) -> None:
-        """End the reads from the current run; see `Account.settle`.
-
-        A message that an interrupt kept from its callback is reported as missing.
-        """
-        with lock:
-            run = self._reading
-            if run is None:
-                return
-            count, size = run.unsettled, run.unsettled_bytes
-            # No call between these lines.
-            run.settled += count
-            self._dropped += count
-            self._dropped_bytes += size
-            self.gap += count + self._unseen
-            self._unseen = 0
-            self._reading = None
-
-    def unpack_locked(self, run: InboundRun, place: Place) -> None:
-        """Replace a run by its unread messages; see `Account.unpack_locked`."""
-        rest, end = run.unpacked()
-        items = _replaced(place.items, run, rest)
-        waiting = _replaced(self._waiting, run, rest)
-        # No call between these lines: an interrupt finds all changes or none.
-        run.payloads, run.lengths, run._unread = end
-        place.items = items
-        self._waiting = waiting
-
-    def miss_newest_locked(self, count: int) -> None:
-        """Count messages that the next accepted one reports; see `Account`."""
-        self.behind += count
-
-    def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
-        oldest = self._waiting[0]
-        if isinstance(oldest, InboundRun):
-            if oldest:
-                size = len(oldest.payloads[oldest.at])
-                # No call before the last of these lines, after which all is done.
-                oldest.settled += 1
-                self._dropped += 1
-                self._dropped_bytes += size
-                self.gap += 1
-                next(oldest._unread)
-            if not oldest:
-                oldest.payloads = ()  # frees the memory: the reader only skips the run
-                del self._waiting[0]
-                dropped.append(oldest)
-            return
-        whole = replace(oldest)  # a copy with the payload, for the sender's error
-        # No call between these lines: an interrupt finds all of these changes or none.
-        oldest._dropped = True
-        oldest.payload = None
-        del self._waiting[0]
-        self._dropped += 1
-        self._dropped_bytes += oldest._size
-        # The next message reports this one, and its own gap.
-        self.gap += 1 + oldest.gap
-        dropped.append(whole)

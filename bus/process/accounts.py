@@ -218,16 +218,6 @@ class AudienceAccount(BatchRoom):
         self._waiting[message] = None
         return Admission.ACCEPTED
 
-    def admit_inside(
-        self,
-        message: Incoming,
-        dropped: list[Incoming | InboundRun],
-        lock: _thread.LockType,
-    ) -> Admission:
-        """Put a message on the account, in the comm thread itself."""
-        with lock:
-            return self.admit_locked(message, dropped)
-
     def has_gap(self, source: Entry) -> bool:
         """Return True if the next notification of a task must report a gap.
 
@@ -374,17 +364,23 @@ class RelayAccount(BatchRoom):
                 return Admission.FULL
             while self._in_inbox and self._is_crowded(size):
                 dropped.append(self._drop_oldest_locked(self._in_inbox))
+        # No call from here to the return, as in `Account.admit_locked`.
         self._posted += 1
         self._posted_bytes += size
         if self._in_inbox is not None:
-            self._in_inbox.append(message)
+            self._in_inbox += (message,)
         return Admission.ACCEPTED
 
     def _drop_oldest_locked(self, coming: deque[Incoming]) -> Incoming:
-        oldest = coming.popleft()
+        oldest = coming[0]
+        whole = replace(oldest)  # a copy with the payload, for the sender's error
+        # No call between these lines: an interrupt finds all changes or none.
+        oldest._dropped = True
+        oldest.payload = None
+        del coming[0]
         self._posted -= 1
         self._posted_bytes -= oldest._size
-        return oldest._drop()
+        return whole
 
     def take(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message out of the inbox; return False if it was dropped meanwhile."""
@@ -403,16 +399,6 @@ class RelayAccount(BatchRoom):
             self._posted_bytes - self._moved_bytes + size > self._bytes_max
             and coming > 0
         )
-
-    def admit_inside(
-        self,
-        message: Incoming,
-        dropped: list[Incoming | InboundRun],
-        lock: _thread.LockType,
-    ) -> Admission:
-        """Admit a message to the account, in the comm thread itself."""
-        with lock:
-            return self.admit_locked(message, dropped)
 
     def reserve_locked(
         self, send_batch: SendBatch, need: int, most: int, size: int

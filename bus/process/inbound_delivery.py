@@ -281,8 +281,7 @@ def _give_notifications(entry: Entry, run: InboundRun) -> None:
             return  # as in `_offer`
         if not host.inbox.offer_inbound_run(run, account, host):
             # The task has moved; or the first one has no room, or reports a gap.
-            [first] = run.take(1).rest()
-            _offer(entry, first)
+            _offer(entry, run.shift())
 
 
 def _offer(entry: Entry, message: Incoming) -> bool:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.kernel.wire import Lengths
 from bus.model.message import Incoming
 from bus.process.account import Admission
-from bus.process.mailbox import DROPPED_MIN, without_dropped
 from queuebroker import _sync
 from queuebroker.waiting.parking import PENDING, Pending, WaitList, wait_for
 
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from bus.process.mailbox import Delivery
 
 __all__ = ["Inbox", "report_dropped"]
+
+# The minimum number of dropped messages for which removing them is worth the scan.
+_DROPPED_MIN: Final = 64
 
 
 class Inbox:
@@ -96,17 +98,23 @@ class Inbox:
             if message._to.host is not host:
                 return Admission.GONE
             admission = Admission.ACCEPTED
-            if message._account is not None:
-                admission = message._account.admit_locked(message, dropped)
-            if admission is Admission.ACCEPTED:
-                if message._trace is not None:  # before the owner can see it
-                    message._trace.record_accepted(message._to.id.number)
-                self.items.append(message)
-                if self.arrived.asleep:  # `_wake_all_locked`, inlined for each message
+            try:
+                if message._account is not None:
+                    admission = message._account.admit_locked(message, dropped)
+                if admission is Admission.ACCEPTED:
+                    try:
+                        if message._trace is not None:  # before the owner can see it
+                            message._trace.record_accepted(message._to.id.number)
+                    finally:
+                        # No interrupt is raised between the admission, or the record,
+                        # and the append.
+                        self.items.append(message)
+            finally:  # `_wake_locked`, inlined for each message
+                if self.arrived.asleep and self.items:
                     self.wakeups += 1
                     self.arrived.wake_one()
-                if dropped:
-                    self._forget_dropped_locked(len(dropped))
+            if dropped:
+                self._forget_dropped_locked(len(dropped))
         report_dropped(dropped)
         return admission
 
@@ -128,13 +136,14 @@ class Inbox:
             if messages[0]._to.host is not host:
                 return 0
             sizes = Lengths.of([each._size for each in messages])
-            count = account.admit_run_locked(sizes)
-            if count:
+            try:
                 # No traces here: messages from a link were recorded on arrival.
-                # No call between these lines: an interrupt finds both changes or none.
-                self.items += messages[:count]
-                del left[:count]
-                self._wake_all_locked()
+                # No call behind the first line: an interrupt finds all changes or none.
+                if count := account.admit_run_locked(sizes):
+                    self.items += messages[:count]
+                    del left[:count]
+            finally:
+                self._wake_locked()
             return count
 
     def offer_inbound_run(self, run: InboundRun, account: Account, host: object) -> int:
@@ -146,11 +155,14 @@ class Inbox:
         with self.lock:
             if run._to.host is not host:
                 return 0
-            some = account.admit_inbound_locked(run, dropped)
-            if some is None:
-                return 0
-            self.items.append(some)
-            self._wake_all_locked()
+            try:
+                some = account.admit_inbound_locked(run)
+                if some is None:
+                    return 0
+                self.items.append(some)  # no call since the admission
+            finally:
+                self._wake_locked()
+            account.trim_locked(dropped)
             if dropped:
                 self._forget_dropped_locked(len(dropped))
         report_dropped(dropped)
@@ -168,9 +180,12 @@ class Inbox:
             admission = account.admit_locked(message, [])  # `block` drops nothing
             if admission is Admission.FULL:
                 return PENDING
-            if message._trace is not None:
-                message._trace.record_accepted(message._to.id.number)
-            self.append_locked(message)
+            try:
+                if message._trace is not None:
+                    message._trace.record_accepted(message._to.id.number)
+            finally:
+                self.items.append(message)  # as in `offer`; else `Wait` wakes
+            self._wake_locked()
             self.room.wake_one()  # room may remain for another sender
             return admission
 
@@ -217,12 +232,18 @@ class Inbox:
                 self.room.wake_all()
 
     def append_locked(self, item: object) -> None:
-        """Append an item, and wake the owner if it sleeps."""
-        self.items.append(item)
-        self._wake_all_locked()
+        """Append an item, and wake the owner if it sleeps.
 
-    def _wake_all_locked(self) -> None:
-        if self.arrived.asleep:
+        After an interrupt the item is not in the inbox.
+        """
+        if self.arrived.asleep:  # first: the owner cannot look before the lock is free
+            self.wakeups += 1
+            self.arrived.wake_one()
+        self.items.append(item)
+
+    def _wake_locked(self) -> None:
+        """Wake the owner if it sleeps and there is an item, also after an interrupt."""
+        if self.arrived.asleep and self.items:
             self.wakeups += 1
             self.arrived.wake_one()
 
@@ -247,8 +268,10 @@ class Inbox:
     def _forget_dropped_locked(self, count: int) -> None:
         """Remove dropped messages once they are about half of the items."""
         self._dropped += count
-        if self._dropped > max(DROPPED_MIN, len(self.items) // 2):
-            self.items = without_dropped(self.items)
+        if self._dropped > max(_DROPPED_MIN, len(self.items) // 2):
+            self.items = deque(
+                item for item in self.items if not getattr(item, "_dropped", False)
+            )
             self._dropped = 0
 
 

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from bus.process.account import Account
 
 __all__ = [
-    "DROPPED_MIN",
     "Client",
     "Delivery",
     "Host",
     "Mailbox",
     "RepeatedAnswer",
     "Returned",
-    "without_dropped",
 ]
 
 
@@ -77,15 +75,6 @@ class Returned(msgspec.Struct, eq=False, kw_only=True):
         receiver.delivery_failures.on_returned(self, receiver)
 
 
-# The minimum number of dropped messages for which removing them is worth the scan.
-DROPPED_MIN: Final = 64
-
-
-def without_dropped(items: Iterable[Any]) -> deque[Any]:
-    """Return the items of a FIFO without the dropped messages."""
-    return deque(item for item in items if not getattr(item, "_dropped", False))
-
-
 class Host(Protocol):
     """The thread that hosts a task, as the task sees it."""
 
@@ -117,7 +106,7 @@ class Client(Protocol):
         """Report the interrupt of `handle` to the task that waits for an answer.
 
         Return True if the item must be handled again: it is an answer for which a
-        caller still waits.
+        caller still waits, or a message that is still unread.
         """
 
     def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], object], Any] | None:
@@ -195,14 +184,13 @@ class Mailbox:
     deferred: the functions to call once the mailbox is open.
     """
 
-    __slots__ = ("_dropped", "client", "deferred", "held", "items", "ready")
+    __slots__ = ("client", "deferred", "held", "items", "ready")
 
     def __init__(self, client: Client) -> None:
         self.client: Final = client
         self.items: deque[Any] | None = None
         self.held: bool = True
         self.ready: bool = False
-        self._dropped: int = 0
         self.deferred: list[Callable[[], object]] = []
 
     def open(self, first: Iterable[Any]) -> None:
@@ -220,9 +208,8 @@ class Mailbox:
         self.items = deque()
         return self.items
 
-    def forget_dropped(self, count: int) -> None:
-        """Remove dropped messages once they are about half of the items."""
-        self._dropped += count
-        if self.items and self._dropped > max(DROPPED_MIN, len(self.items) // 2):
-            self.items = without_dropped(self.items)
-            self._dropped = 0
+    def skip_dropped(self) -> None:
+        """Remove the dropped messages at the front."""
+        items = self.items
+        while items and getattr(items[0], "_dropped", False):
+            del items[0]

@@ -170,6 +170,17 @@ class Scheduler:
             raise
         self.running = None
 
+    def turn_again(self, mailbox: Mailbox) -> None:
+        """Give a task another turn, within that in which it has met a dropped message.
+
+        Else a task whose senders fill its FIFO between two of its turns would meet only
+        dropped ones.
+        """
+        mailbox.skip_dropped()
+        if mailbox.items and self.ready and self.ready[-1] is mailbox:
+            self.ready.rotate(1)
+            self.turn()
+
     def _next(self, mailbox: Mailbox, now: float) -> Any:
         """Return the next item, removed, or the run to read from, kept.
 
@@ -235,7 +246,7 @@ class Scheduler:
             client.on_run_read(run)
             self.running = None
         items = mailbox.items
-        # `Mailbox.forget_dropped` may have removed the run during a callback.
+        # `Mailbox.skip_dropped` may have removed the run during a callback.
         if not run and items and len(items) == 1 and items[0] is run:
             items.popleft()
             mailbox.ready = False

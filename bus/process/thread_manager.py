@@ -21,7 +21,7 @@ from bus.model.events import BusOperation
 from bus.model.message import Incoming
 from bus.process.account import Admission
 from bus.process.failures import InternalErrors
-from bus.process.inbox import Inbox, report_dropped
+from bus.process.inbox import Inbox
 from bus.process.mailbox import Mailbox
 from bus.process.scheduler import Scheduler
 from queuebroker import _sync
@@ -472,22 +472,22 @@ class ThreadManager:
     def _post_inside(self, message: Delivery) -> Admission:
         """Post an item in the thread itself, without the inbox's lock or a wake-up.
 
-        The account takes that lock if the message does not fit at once.
+        A message that does not fit at once goes to the inbox, or is refused there.
         """
-        entry = message._to
+        entry, lock = message._to, self.inbox.lock
+        account: Any = message._account
         if entry.host is not self:
             return Admission.GONE
-        if message._account is not None:
-            dropped: list[Incoming | InboundRun] = []
-            admission: Admission = message._account.admit_inside(
-                message, dropped, self.inbox.lock
-            )
-            report_dropped(dropped)
-            if admission is not Admission.ACCEPTED:
-                return admission
-            if dropped:
-                entry.mailbox.forget_dropped(len(dropped))
-        self._put(entry.mailbox, message)
+        if account is not None and not account.admit_at_once(message, lock):
+            refused: Admission = self.inbox.offer(message, self)
+            return refused
+        try:
+            self._put(entry.mailbox, message)
+        except BaseException:  # an interrupt, perhaps behind the last step of `put`
+            items = entry.mailbox.items
+            if account is not None and not (items and items[-1] is message):
+                account.withdraw(message, lock)
+            raise
         return Admission.ACCEPTED
 
     def accept(self, post: Any, comm: Any) -> bool:

@@ -373,3 +373,35 @@ def test_a_subscriber_that_blocks_its_notifier_blocks_no_other() -> None:
             first.join()
 
     explore(program, bound=0, random=0)
+
+
+@clause("BUS-FLOW-3", "BUS-ENT-7")
+@pytest.mark.parametrize("distance", NEAR)
+def test_a_task_reads_though_its_fifo_is_filled_between_all_of_its_turns(
+    distance: str,
+) -> None:
+    """One command at each turn: dropped ones cost none, and do not accumulate."""
+    with memory_bus() as bus, Threads() as threads:
+        got, here = list[int](), bus.here()
+        task = bus.register(
+            "task",
+            on_command=lambda message: got.append(message.payload),
+            thread=here,
+            capacity=2,
+            overflow="drop-oldest",
+        )
+        sender = bus.register("sender", thread=far(bus, distance))
+
+        def send() -> None:
+            for number in range(5):
+                sender.command("task", number)
+
+        for _ in range(100):
+            if distance == "same thread":
+                send()
+            else:
+                threads.start(send).result(LIMIT_S)
+            here.poll(0)
+
+        assert got == [3] * 100
+        assert len(task._entry.mailbox.items or ()) < 10

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import bus as package
+from bus import CommandTimeoutError, Incoming, RemoteError
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
-from tests.kit.serving import settle
+from tests.kit.inspection import info
+from tests.kit.serving import serve, settle
 from tests.strikes import everywhere
-from tests.support import LIMIT_S, Threads
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from bus import Incoming, Task
+    from bus import Overflow, Task
     from tests.strikes import Blow
 
 SENT = [(name, number) for number in range(3) for name in "ab"]
@@ -60,6 +65,73 @@ def test_the_next_poll_handles_the_items_that_an_interrupted_one_has_left() -> N
                     assert numbers == sorted(numbers)
                 assert called == [None]
                 tasks.pop().deregister()
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run, threads).result(4 * LIMIT_S)
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("overflow", ["error", "drop-oldest"])
+def test_a_command_that_an_interrupted_receive_has_taken_is_received_next(
+    overflow: Overflow,
+) -> None:
+    """Once, wherever the interrupt comes; the account has counted it once, too."""
+
+    def run(threads: Threads) -> None:
+        with memory_bus(config=PATIENT) as bus:
+            sender = bus.register("sender", thread=bus.thread())
+            task = bus.register("a", thread=bus.here(), overflow=overflow)
+
+            def case(interrupted: Blow) -> None:
+                got = list[int]()
+
+                def receive() -> None:
+                    got.append(task.receive(0).payload)
+
+                send = threads.start(lambda: [sender.command("a", n) for n in range(2)])
+                send.result(LIMIT_S)
+
+                interrupted(receive)
+
+                with suppress(CommandTimeoutError):
+                    while True:
+                        receive()
+                assert got == [0, 1]
+                counters = info(bus, "a").commands
+                assert counters.accepted == counters.delivered
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(run, threads).result(4 * LIMIT_S)
+
+
+@clause("BUS-FLOW-5", "BUS-MSG-13")
+def test_a_command_that_no_receive_returns_any_more_is_answered() -> None:
+    """Its receive was interrupted, and then the task got a command callback."""
+
+    def run(threads: Threads) -> None:
+        with memory_bus(config=PATIENT) as bus:
+            bus.register("sender", thread=bus.thread())
+
+            def case(interrupted: Blow) -> None:
+                got = list[Incoming]()
+                task = bus.register("a", thread=bus.here())
+                calling = threads.start(bus.call, "a", 1)
+                until(lambda: info(bus, "a").commands.unread > 0, "it is there")
+
+                interrupted(lambda: got.append(task.receive(0)))
+
+                for message in got:
+                    message.respond(2)
+                task.on_command(lambda _: 3)
+                serve(bus, lambda: calling.done, "it is answered")
+                with suppress(RemoteError):  # "interrupted by KeyboardInterrupt"
+                    assert calling.result(LIMIT_S) in {2, 3}
+                task.deregister()
+                settle(bus)
 
             everywhere(case, packages=(package,))
 

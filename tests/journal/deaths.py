@@ -37,14 +37,19 @@ def death(dead: int, witness: int, *, late: int = _LATE) -> Entry:
     )
 
 
-def split(history: History) -> None:
-    """Assign side 0 of each channel to journal 0 and side 1 to journal 1."""
+def split(history: History, *, alone: bool = False) -> None:
+    """Assign side 0 of each channel to journal 0 and side 1 to journal 1.
+
+    alone: True if side 1 is not recorded.
+    """
     history.journals = 2
     for entry in history.entries:
         sends = entry.kind is RecordKind.SEND or (
             entry.kind is RecordKind.DROP and not entry.seq
         )
         entry.journal = 1 - entry.side if sends else entry.side
+    if alone:
+        history.entries = [entry for entry in history.entries if not entry.journal]
     history.number()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.journal.format import RecordKind
-from queuebroker.observer import Reason
+from queuebroker.observer import SHARED_CHANNELS, Reason
 
 if TYPE_CHECKING:
     from bus.model.events import BusReason
@@ -30,6 +30,7 @@ class Entry:
     at: its position among all records of the history, from 1, which gives its time.
     late: delay of its time after the time of its position, in nanoseconds.
     origin, destination, hop, flags: of a message of the bus, whose number is `port`.
+    socket: True if the channel is that of a socket.
     """
 
     kind: RecordKind
@@ -49,13 +50,17 @@ class Entry:
     destination: int = 0
     hop: int = 0
     flags: int = 0
+    socket: bool = False
 
     @property
     def flow(self) -> int:
         """The flow number, as stored in the record."""
         if self.kind >= RecordKind.REGISTER:
             return self.destination
-        return (_BASE + self.channel) << 1 | self.side if self.channel else self.side
+        if not self.channel:
+            return self.side
+        base = _BASE + SHARED_CHANNELS * self.socket
+        return (base + self.channel) << 1 | self.side
 
 
 @attrs.define

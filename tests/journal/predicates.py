@@ -15,6 +15,7 @@ from bus.journal.format import RecordKind
 from bus.journal.reader import JournalFacts
 from bus.journal.rules import RULES, Basis, Verdict
 from bus.model.events import BusReason
+from queuebroker.observer import SHARED_CHANNELS
 from tests.journal.bus_predicates import Seen, of_the_bus
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def would_be_violations(journals: list[StoredJournal]) -> set[tuple[Key, Verdict
     ]
     for rule, flow, seq, n in everything:
         of = {s.journal for s in channel_records if s.record.flow >> 1 == flow >> 1}
-        settled = all(facts[journal].conclusive for journal in of)
+        settled = all(facts[journal].conclusive for journal in of) and (
+            flow >> 1 < SHARED_CHANNELS or _acting(flow >> 1, channel_records) == {0, 1}
+        )
         fails = RULES[rule].basis is Basis.PRESENCE or settled
         verdict = Verdict.FAIL if fails else Verdict.UNKNOWN
         found.add(((rule, flow, seq, n, None), verdict))
@@ -83,6 +86,16 @@ def _with_death(one: JournalFacts, seen: list[Seen], facts: Facts) -> JournalFac
         and s.record.mono >= max(own)
     ]
     return attrs.evolve(one, died=bool(died) and not one.closed)
+
+
+def _acting(channel: int, records: list[Seen]) -> set[int]:
+    """Return the sides that acted."""
+    return {
+        r.flow & 1 ^ (r.kind == RecordKind.SEND)
+        for r in (s.record for s in records if s.record.flow >> 1 == channel)
+        if (r.kind in (RecordKind.SEND, RecordKind.RECEIVE) and r.seq)
+        or r.kind == RecordKind.CLOSE_LOCAL
+    }
 
 
 def _sender_died(flow: int, records: list[Seen], facts: Facts) -> bool:

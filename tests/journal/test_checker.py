@@ -238,10 +238,18 @@ CONDITIONS = [
     faults=st.lists(st.sampled_from(sorted(FAULTS)), max_size=5),
     conditions=st.lists(st.sampled_from(CONDITIONS), min_size=2, max_size=2),
     crossing=st.booleans(),
+    sockets=st.booleans(),
+    alone=st.none() | st.booleans(),
 )
 def test_traffic_that_breaks_much_at_once_is_judged_word_for_word(
-    seed: int, faults: list[str], conditions: list[Condition], crossing: bool
+    seed: int,
+    faults: list[str],
+    conditions: list[Condition],
+    crossing: bool,
+    sockets: bool,
+    alone: bool | None,
 ) -> None:
+    """alone: whether only one end of each channel is recorded; None for one journal."""
     history = clean(seed, channels=3, steps=100, journals=2)
     rng = Random(seed)
     for fault in faults:
@@ -249,9 +257,13 @@ def test_traffic_that_breaks_much_at_once_is_judged_word_for_word(
             plant(history, fault, rng)
         except (IndexError, ValueError):
             continue  # an earlier fault removed the records that this one needs
+    for entry in history.entries:
+        entry.socket = sockets
     if crossing:
         for entry in history.entries:
             entry.journal = rng.randrange(2)
+    elif alone is not None:
+        split(history, alone=alone)
     history.number()
 
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.model.registration import Visibility
-from bus.process.account import new_account
+from bus.process.dropping_account import new_account
 from bus.process.exchange import Exchange
 from bus.process.router import Router
 from bus.process.thread_manager import ThreadManager

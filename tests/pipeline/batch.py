@@ -14,6 +14,7 @@ from bus.journal.format import RecordKind
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.results import first_violations
 from bus.pipeline.run import run_pipeline
+from queuebroker.observer import SHARED_CHANNELS
 from tests.journal.histories import Condition, Entry, History, journal_id, store
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Case:
             return violation.origin in self.channels
         if violation.flow is None:
             return violation.journal in [journal_id(one) for one in self.journals]
-        return (violation.flow >> 1) - _BASE in self.channels
+        return (violation.flow >> 1) % SHARED_CHANNELS - _BASE in self.channels
 
 
 @attrs.frozen

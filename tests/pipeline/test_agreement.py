@@ -48,6 +48,8 @@ class Recipe:
     apart: True if the ends of each channel are in two journals, if there are two.
     on_bus: faults planted into clean traffic of a bus instead.
     two_boots: True if the second of two journals is of another boot.
+    sockets: True if the channels are those of sockets. alone: True if the second end of
+      each channel is not recorded, if they are apart.
     """
 
     seed: int
@@ -58,6 +60,8 @@ class Recipe:
     apart: bool = False
     on_bus: tuple[str, ...] | None = None
     two_boots: bool = False
+    sockets: bool = False
+    alone: bool = False
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -75,8 +79,10 @@ class Recipe:
         history = clean(self.seed, channels=2, steps=50, journals=self.journals)
         for fault in self.faults:
             plant(history, fault, Random(self.seed))
+        for entry in history.entries:
+            entry.socket = self.sockets
         if self.apart and self.journals == BOTH:
-            split(history)
+            split(history, alone=self.alone)
         if self.killed is None or self.journals != BOTH:
             batch.add(history, *self.conditions)
         else:
@@ -120,6 +126,8 @@ recipes = st.builds(
     on_bus=st.none()
     | st.lists(st.sampled_from(list(BUS_FAULTS)), max_size=2).map(tuple),
     two_boots=st.booleans(),
+    sockets=st.booleans(),
+    alone=st.booleans(),
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bus.model.address import Address
 from bus.model.message import Incoming, Kind
 from bus.model.registration import Visibility
-from bus.process.account import new_account
+from bus.process.dropping_account import new_account
 from bus.process.inbound_delivery import InboundDelivery
 from bus.process.thread_manager import ThreadManager
 from tests.kit.messages import new_message

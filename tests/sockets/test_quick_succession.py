@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from queuebroker import (
     DisconnectedQueueError,
     SendTimeoutError,
+    _sync,
     aio,
     receive_any,
 )
@@ -35,6 +36,7 @@ from queuebroker.sockets import (
     quick_sends,
 )
 from specs.clauses import clause
+from tests.kit.clock import Clock
 from tests.sockets.support import PORT, Exhausted, ends, folder, numbered, take
 from tests.strikes import CALLS, JUMPS_IF, LOOKS, everywhere
 from tests.support import LIMIT_S, Threads, until
@@ -552,6 +554,43 @@ def test_a_program_that_ends_has_written_what_it_has_sent(keeps: str) -> None:
         with accepting.result() as queue:
             assert isinstance(queue, SocketMessageQueue)
             assert take(queue, 300) == numbered(300)
+
+
+@clause("QB-SOCK-8")
+def test_an_end_waits_for_a_driver_that_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of its turns comes long after its calls are due."""
+    clock = Clock.installed(monkeypatch)
+    driver, written = Driver(), list[bool]()
+    sender = quick_sends.QuickSends(threading.RLock())
+
+    def flush_soon(flush: Callable[[], object], delay_s: float = 0.0) -> None:
+        driver.at(clock.now + delay_s, flush)
+
+    def turn() -> None:
+        clock.now += 10 * quick_sends.GATHERED_S
+        driver.poll(0)
+
+    def begin_group() -> None:
+        sender.begin_group(flush_soon, lambda: written.append(True))
+
+    def park(_: object, ready: Callable[[], bool], _until: float) -> None:
+        while not ready():
+            turn()
+
+    monkeypatch.setattr(_sync, "park", park)
+    for groups in (1, 2, 3):  # the driver looks after the second one, if there is one
+        written.clear()
+        for group in range(groups):
+            if group == 2:
+                turn()
+            begin_group()
+
+        driver.await_writes()
+
+        assert written == [True]
+    driver.close()
 
 
 @clause("QB-SOCK-4")

@@ -89,6 +89,36 @@ def test_both_ends_of_a_socket_record_one_channel(tmp_path: Path, leaves: str) -
 
 
 @clause("QB-BOOK-4")
+@pytest.mark.parametrize("recorded", ["acceptor", "connector"])
+def test_a_channel_with_one_recorded_end_breaks_no_rule(
+    tmp_path: Path, recorded: str
+) -> None:
+    """The sends of the other end are in no journal, which proves nothing."""
+    with (
+        Journal(tmp_path) as journal,
+        BrokerManager(observer=journal.observe) as manager,
+        folder() as place,
+        SocketQueueBroker(
+            "host",
+            listen=f"ipc://{place}/host",
+            manager=manager if recorded == "acceptor" else None,
+        ) as host,
+        SocketQueueBroker(
+            "guest", manager=manager if recorded == "connector" else None
+        ) as guest,
+    ):
+        for end in (ends := meet(host, guest)):
+            end.send(b"x")
+        for end in ends:
+            assert end.receive(timeout=LIMIT_S) == b"x"
+            end.disconnect()
+
+    found = {each.rule: each for each in check(open_journals(tmp_path)).verdicts}
+    assert Verdict.FAIL not in {each.verdict for each in found.values()}
+    assert found["Q4"].why == "1 cannot be judged: a journal is open or missing"
+
+
+@clause("QB-BOOK-4")
 @pytest.mark.parametrize("peer", ["leaves", "is killed"])
 def test_journals_of_two_processes_share_a_channel(tmp_path: Path, peer: str) -> None:
     """If the peer is killed, a record shows each message that it may not have got."""

@@ -24,7 +24,8 @@ from bus.kernel.tasks.routing_table import Entry
 from bus.model.events import BusOperation
 from bus.model.message import Incoming, Presence
 from bus.model.specification import Specification
-from bus.process.account import Account, Admission, new_account
+from bus.process.account import Account, Admission
+from bus.process.dropping_account import new_account
 from bus.process.exchange import Exchange
 from bus.process.mailbox import Client
 from queuebroker.arguments import positive

@@ -105,7 +105,7 @@ class InboundRun(Struct, eq=False):
 
     @property
     def _dropped(self) -> bool:
-        # Read by `bus.process.mailbox.without_dropped`, as of a single message.
+        # As of a single message, for the queues that remove dropped ones.
         return not self
 
     def read(self, reference: Any) -> Iterator[Incoming]:
@@ -127,16 +127,20 @@ class InboundRun(Struct, eq=False):
         others = (self._account, 0, None, None, 0, 0, None, 0, self.subscriptions)
         return map(Incoming, *usual, *map(repeat, others))
 
-    def take(self, count: int) -> InboundRun:
-        """Remove and return the first messages as a run; none may have been read."""
+    def split(
+        self, count: int
+    ) -> tuple[InboundRun, tuple[Sequence[bytes], Lengths, Iterator[bytes], int]]:
+        """Return the first messages as a run, and the rest; none may have been read.
+
+        This changes nothing. The caller assigns the rest to ``payloads``, ``lengths``,
+        ``_unread`` and ``number``.
+        """
         payloads, lengths = self.payloads, self.lengths
+        rest: Sequence[bytes] = ()
+        others = _NONE
         if count < len(payloads):
-            self.payloads = payloads[count:]
-            self.lengths = lengths.part(count, lengths.count)
+            rest, others = payloads[count:], lengths.part(count, lengths.count)
             payloads, lengths = payloads[:count], lengths.part(0, count)
-        else:
-            self.payloads, self.lengths = (), _NONE
-        self._unread = iter(self.payloads)
         first = InboundRun(
             self._to,
             self.source,
@@ -147,8 +151,14 @@ class InboundRun(Struct, eq=False):
             self.subscriptions,
             lengths=lengths,
         )
-        self.number += count
-        return first
+        return first, (rest, others, iter(rest), self.number + count)
+
+    def shift(self) -> Incoming:
+        """Remove and return the first message; none may have been read."""
+        first, rest = self.split(1)
+        [message] = first.rest()
+        self.payloads, self.lengths, self._unread, self.number = rest
+        return message
 
     def rest(self) -> list[Incoming]:
         """Remove and return the unread messages, in order; the run ends before them."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.process.account import Account, Admission, new_account
+from bus.process.account import Account, Admission
+from bus.process.dropping_account import new_account
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import bus
 from bus.kernel.tasks.runs import InboundRun
 from bus.model.message import Incoming, Kind
-from bus.process.account import Admission, DroppingAccount, new_account
+from bus.process.account import Admission
+from bus.process.dropping_account import DroppingAccount, new_account
 from bus.process.inbox import Inbox
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -83,8 +84,7 @@ class Subscriber:
         )
         while run:
             if not self.inbox.offer_inbound_run(run, self.account, self):
-                [first] = run.take(1).rest()
-                self.offer(first)
+                self.offer(run.shift())
 
     def one(self, size: int = 4) -> None:
         """Receive one notification by itself."""

@@ -9,7 +9,7 @@ import pytest
 
 from bus.kernel.tasks.actions import Answer, Post
 from bus.model.message import Incoming, Kind
-from bus.process.account import new_account
+from bus.process.dropping_account import new_account
 from bus.process.exchange import FastDelivery
 from bus.process.thread_manager import ThreadManager, call_in_host_thread
 from queuebroker.waiting.parking import SharedParker
