@@ -39,7 +39,7 @@ _FIELDS: Final = (
     *("time", "wall_ns", "journal", "n", "kind", "sender", "receiver", "mid", "size"),
     *("truncated", "failed", "payload"),
 )
-# The rows of Parquet that are written at a time, and about the bytes of their payloads.
+# Bounds on the rows of Parquet that are written at a time, and on their payloads.
 _ROWS_MAX: Final = 65_536
 _ROWS_BYTES_MAX: Final = 32 << 20
 
@@ -52,7 +52,7 @@ _SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
 }
 _SEQUENCE_MAX: Final = 2**32 - 1
 
-# Characters that no task name has (BUS-NAME-6), and how long and how it may begin.
+# Characters that no task name has (BUS-NAME-6), and the greatest length of a name.
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _NAME_MAX: Final = 128
 

@@ -176,7 +176,7 @@ class _Recording:
             now = _sync.monotonic()
 
     def end(self) -> None:
-        """Write the unread notifications for a moment; note the final counts."""
+        """Write unread notifications for at most a second; note the final counts."""
         until = _sync.monotonic() + _DRAIN_S
         while (unread := self._unread()) and not self._ended:
             if _sync.monotonic() >= until:

@@ -208,7 +208,7 @@ def test_a_part_is_exported_by_time_name_and_kind(tmp_path: Path) -> None:
     assert exported("--since", "1ms", "--kind", "notification") == []
 
 
-def test_records_and_journals_are_listed_by_time_and_name(tmp_path: Path) -> None:
+def test_records_are_chosen_by_time_and_name(tmp_path: Path) -> None:
     recorded(tmp_path / "a")
 
     def numbers(*options: str) -> list[str]:
@@ -223,12 +223,7 @@ def test_records_and_journals_are_listed_by_time_and_name(tmp_path: Path) -> Non
     ]
     assert numbers("--only", "oven") == ["register", "command", "respond"]
     assert numbers("--until", "+1s", "--only", "**") == ["register", "notify"]
-    for option, count in {"oven": 1, "nobody": 0}.items():
-        assert (
-            invoke("ls", tmp_path, "--only", option).stdout.count("imported") == count
-        )
-    assert invoke("ls", tmp_path, "--until", "+0s").stdout.count("imported") == 0
-    assert invoke("ls", tmp_path, "--since", "0s").stdout.count("imported") == 1
+    assert numbers("--only", "nobody") == []
 
 
 def test_mcap_leaves_out_messages_without_payload_and_says_so(tmp_path: Path) -> None:
@@ -327,7 +322,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_name_is_exported_with_escapes(tmp_path: Path, form: str) -> None:
-    """Of a recording; the side file is JSON, which can hold what UTF-8 cannot."""
+    """The side file is JSON, which can hold characters that UTF-8 cannot."""
     with ImportedJournal(tmp_path / "a", program="", begin_ns=0) as journal:
         journal.add(0, "command", "a\ud800", receiver="b\udfff", encoded=encode(1))
 
