@@ -6,7 +6,6 @@ With ``--follow``, each violation first, as soon as records prove it.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -110,9 +109,8 @@ def _follow(target: Target, directory: str) -> None:
                 bus = stack.enter_context(joined(target, patient=True))
                 here = bus.here()
                 checker = bus.register("checker", thread=here)
-            now = _sync.monotonic()
-            until = math.inf if target.timeout_s is None else now + target.timeout_s
-            while now < until:
+            until = target.deadline()
+            while (now := _sync.monotonic()) < until:
                 found = live.advance()
                 for violation in found or ():
                     _report(violation, checker, as_json=target.as_json)
@@ -121,7 +119,6 @@ def _follow(target: Target, directory: str) -> None:
                     here.poll(wait_s)
                 else:
                     _sync.park(never, bool, now + wait_s)
-                now = _sync.monotonic()
         except KeyboardInterrupt:
             pass  # the regular end
         missed = sum(task.no_subscriber for task in bus.tasks()) if bus else 0

@@ -277,13 +277,8 @@ def copy_end(directory: str, *, last_ns: int, out: Path) -> None:
     Exits with 4 if a file could not be copied.
     """
     refuse_existing(out)
-    try:
-        with writing(out):
-            taken = take_snapshot(directory, out, last_ns)
-    except BaseException:
-        # A part must not pass for the whole, nor refuse the next attempt.
-        shutil.rmtree(out, ignore_errors=True)
-        raise
+    with writing(out, lambda: shutil.rmtree(out, ignore_errors=True)):
+        taken = take_snapshot(directory, out, last_ns)
     parts = (
         counted(taken.journals, "journal"),
         counted(taken.segments, "segment"),
