@@ -285,13 +285,13 @@ def test_a_violation_in_a_growing_journal_is_printed_and_notified(
         recorder.on_registered(1, "a")
         recorder.on_registered(2, "b")
 
-        def heard() -> bool:
+        def notified() -> bool:
             number, delivered = next(numbers), BusOperation.DELIVER
             for each in (BusOperation.COMMAND, delivered, delivered):
                 recorder(each, 1, number, 2, 0, 64)
             return bool(alpha("made['got']"))
 
-        until(heard, "the violation was notified")
+        until(notified, "the violation was notified")
         assert set(alpha("made['got']")) == {"B1"}
         following.send_signal(signal.SIGTERM)
         printed, _ = following.communicate(timeout=LIMIT_S)
@@ -301,7 +301,7 @@ def test_a_violation_in_a_growing_journal_is_printed_and_notified(
     assert "\nB1    at most once " in printed
 
 
-def test_a_bus_is_of_no_use_to_a_check_that_follows_nothing(tmp_path: Path) -> None:
+def test_a_bus_without_follow_is_a_mistake_in_usage(tmp_path: Path) -> None:
     result = invoke(tmp_path, "--bus", "plant")
 
     assert result.exit_code == 2

@@ -81,7 +81,7 @@ def recorded(folder: Path, *, skip: int = -1, payload: Any = None) -> Path:
     return folder
 
 
-def told(folder: Path) -> list[tuple[object, ...]]:
+def contents(folder: Path) -> list[tuple[object, ...]]:
     """Return the recorded messages without the numbers of their journals."""
     return [
         (m.wall_ns, m.kind, m.sender, m.receiver, m.mid, m.encoded, m.failed)
@@ -99,7 +99,7 @@ def test_mcap_holds_all_messages_and_is_imported_without_a_change(
 
     assert exported.stdout == f"{file}: 10 messages\n"
     assert imported.stdout.endswith(": 10 messages\n")
-    assert told(copy) == told(source)
+    assert contents(copy) == contents(source)
     with file.open("rb") as opened:
         found = list(make_reader(opened).iter_messages())
     (schema, channel, message), *_ = found
@@ -226,7 +226,7 @@ def test_records_are_chosen_by_time_and_name(tmp_path: Path) -> None:
     assert numbers("--only", "nobody") == []
 
 
-def test_mcap_leaves_out_messages_without_payload_and_says_so(tmp_path: Path) -> None:
+def test_mcap_leaves_out_messages_without_payload_and_reports_their_number(tmp_path: Path) -> None:
     store(bus(*sent(1), *sent(2)), tmp_path / "bare")
 
     result = invoke("export", tmp_path / "bare", "--to", "mcap", code=4)
