@@ -69,7 +69,7 @@ def test_records_are_shown_a_line_each(tmp_path: Path) -> None:
     assert len(lines) == 8
 
 
-def test_records_are_chosen_by_kind_and_flow(tmp_path: Path) -> None:
+def test_records_are_chosen_by_kind_flow_and_name(tmp_path: Path) -> None:
     store(met(*sent(1, 2), *received(1, 2), B_LEAVES), tmp_path)
     to_b = f"{B_LEAVES.flow:016x}"
 
@@ -85,6 +85,8 @@ def test_records_are_chosen_by_kind_and_flow(tmp_path: Path) -> None:
     ]
     assert shown("--flow", to_b) == ["connect_end", "close_local"]
     assert shown("--flow", to_b, "--kind", "close_local") == ["close_local"]
+    assert shown("--only", "nobody") == []
+    assert shown("--only", "a", "--kind", "send") == ["send", "send"]
 
 
 def test_records_as_json_lines(tmp_path: Path) -> None:

@@ -226,7 +226,9 @@ def test_records_are_chosen_by_time_and_name(tmp_path: Path) -> None:
     assert numbers("--only", "nobody") == []
 
 
-def test_mcap_leaves_out_messages_without_payload_and_reports_their_number(tmp_path: Path) -> None:
+def test_mcap_leaves_out_and_counts_messages_without_payload(
+    tmp_path: Path,
+) -> None:
     store(bus(*sent(1), *sent(2)), tmp_path / "bare")
 
     result = invoke("export", tmp_path / "bare", "--to", "mcap", code=4)
