@@ -4,8 +4,8 @@ S1 is the work of a worker that reads journals. S2 takes two million records, ha
 queues and half of a bus, to verdicts and a report; beside it stand the plain checker,
 and DuckDB with four of the rules on the table `events`. S3 is the processor time of a
 record in runs of different size. S4 is the delay from a notification through Spark back
-to a task of the bus. S5 is the rate of recording with payloads of 1 KiB, what payloads
-add to the path of a message, and the rate of a replay.
+to a task of the bus. S5 is the rate of recording with payloads of 1 KiB, the time
+that payloads add to the path of a message, and the rate of a replay.
 
 A rival called `limit` is a number: the requirement itself.
 """
@@ -197,7 +197,7 @@ def _judged(verb: str, records: int) -> Values:
     spark = ["pipeline", "all", "--journals", str(journals), "--out", str(out)]
     arguments = ["check", str(journals)] if verb == "check" else spark
     if verb == "all":
-        shutil.rmtree(out, ignore_errors=True)  # another run reads only what is new
+        shutil.rmtree(out, ignore_errors=True)  # a later run reads new records only
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     cpu, begin = _children_s(), perf_counter()
     done = subprocess.run(

@@ -6,7 +6,6 @@ With ``--follow``, each violation first, as soon as records prove it.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -110,27 +109,25 @@ def _follow(target: Target, directory: str) -> None:
                 bus = stack.enter_context(joined(target, patient=True))
                 here = bus.here()
                 checker = bus.register("checker", thread=here)
-            now = _sync.monotonic()
-            until = math.inf if target.timeout_s is None else now + target.timeout_s
-            while now < until:
-                news = live.advance()
-                for violation in news or ():
-                    _tell(violation, checker, as_json=target.as_json)
-                wait_s = 0.0 if news is not None else min(_POLL_S, until - now)
+            until = target.deadline()
+            while (now := _sync.monotonic()) < until:
+                found = live.advance()
+                for violation in found or ():
+                    _report(violation, checker, as_json=target.as_json)
+                wait_s = 0.0 if found is not None else min(_POLL_S, until - now)
                 if here is not None:
                     here.poll(wait_s)
                 else:
                     _sync.park(never, bool, now + wait_s)
-                now = _sync.monotonic()
         except KeyboardInterrupt:
             pass  # the regular end
-        unheard = sum(task.no_subscriber for task in bus.tasks()) if bus else 0
-        if unheard:
-            shown = counted(unheard, "violation")
+        missed = sum(task.no_subscriber for task in bus.tasks()) if bus else 0
+        if missed:
+            shown = counted(missed, "violation")
             warn([f"{shown} had no subscriber on bus {target.bus!r}"])
 
 
-def _tell(violation: Violation, checker: Task | None, *, as_json: bool) -> None:
+def _report(violation: Violation, checker: Task | None, *, as_json: bool) -> None:
     fields = violation_fields(violation)
     click.echo(json.dumps(fields) if as_json else violation_line(violation))
     if checker is not None:

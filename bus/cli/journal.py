@@ -35,6 +35,7 @@ from bus.journal.reader import open_journals
 from bus.journal.snapshot import take_snapshot
 from bus.journal.wording import counted, hex64, printable, reason_name
 from bus.model.payload import decode
+from bus.model.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -64,29 +65,18 @@ for _verb in (export_messages, import_messages, diff):
 
 @journal.command()
 @click.argument("directory", metavar="DIR")
-@selection_options()
 @json_lines
-def ls(directory: str, *, selection: Selection, as_json: bool) -> None:
+def ls(directory: str, *, as_json: bool) -> None:
     """List the journals at or below DIR.
 
-    --since and --until select the journals with records in that time, --only those with
-    a name that matches. The state is ? if no segment could be read. Exits with 4 if a
-    file could not be read.
+    The state is ? if no segment could be read. Exits with 4 if a file could not be
+    read.
     """
     rows = []
     problems: list[str] = []
-    journals = open_journals(directory)
-    since_ns, until_ns = selection.range_ns(journals)
-    for each in journals:
-        facts = each.facts()
+    for each in open_journals(directory):
+        rows.append(_row(each, each.facts()))
         problems += each.problems
-        last_ns = each.wall_ns(facts.last_mono or each.meta.mono)
-        if (
-            (since_ns is None or last_ns >= since_ns)
-            and (until_ns is None or each.meta.wall < until_ns)
-            and selection.has_name(*each.meta.names.values())
-        ):
-            rows.append(_row(each, facts))
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))
@@ -118,6 +108,29 @@ def _cell(value: str | int) -> str | int:
     return printable(value) if isinstance(value, str) else value
 
 
+def _flow(_: object, __: object, text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text, 16)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a hexadecimal number") from None
+
+
+def _place(_: object, __: object, text: str | None) -> tuple[int | None, int | None]:
+    """Return the journal and the number of a record as `cat` shows it."""
+    if text is None:
+        return None, None
+    journal, _, number = text.rpartition(":")
+    try:
+        place = int(journal, 16) if journal else None, int(number)
+    except ValueError:
+        place = None, -1
+    if place[1] < 0:
+        raise click.BadParameter(
+            f"{text!r} is no record; give its number, or JOURNAL:N as `cat` shows it"
+        )
+    return place
+
+
 @journal.command()
 @click.argument("directory", metavar="DIR")
 @click.option(
@@ -127,23 +140,20 @@ def _cell(value: str | int) -> str | int:
     metavar="KIND",
     type=click.Choice(list(_KINDS)),
     help="Show records of this kind only, such as command or link_up; may be repeated."
-    " A wrong one lists all.",
+    " An unknown KIND prints the list.",
 )
-@click.option("--flow", metavar="HEX", help="Show records of this flow only.")
 @click.option(
-    "--record",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Show the record of this number only, of each journal.",
+    "--flow",
+    metavar="HEX",
+    callback=_flow,
+    help="Show records of this flow only.",
 )
 @click.option(
     "--around",
     metavar="[JOURNAL:]N",
+    callback=_place,
     help=f"Show this record, and {_AROUND} selected ones before and after it; of each"
     " journal, or of the one named.",
-)
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
 )
 @selection_options()
 @click.option("--payloads", is_flag=True, help="Show the payloads that were kept.")
@@ -152,10 +162,8 @@ def cat(
     directory: str,
     *,
     kinds: tuple[str, ...],
-    flow: str | None,
-    record: int | None,
-    around: str | None,
-    limit: int | None,
+    flow: int | None,
+    around: tuple[int | None, int | None],
     selection: Selection,
     payloads: bool,
     as_json: bool,
@@ -165,30 +173,34 @@ def cat(
     Exits with 4 if a file could not be read.
     """
     wanted_kinds = {_KINDS[kind] for kind in kinds}
-    wanted_flow = None if flow is None else _flow(flow)
+    patterns = [*map(Specification.parse, selection.names)]
     journals = open_journals(directory)
     since_ns, until_ns = selection.range_ns(journals)
-    names = task_names(journals) if selection.names else {}
-    near: int | None = None
-    if around is not None:
-        owner, near = _place(around)
-        if owner is not None:
-            journals = [each for each in journals if each.id == owner]
-            if not journals:
-                message = (
-                    f"{directory} has no journal {hex64(owner)}; `bus journal ls` shows"
-                    " those that it has"
-                )
-                raise click.BadParameter(message, param_hint="'--around'")
+    names = task_names(journals) if patterns else {}
+    owner, near = around
+    if owner is not None:
+        journals = [each for each in journals if each.id == owner]
+        if not journals:
+            message = (
+                f"{directory} has no journal {hex64(owner)}; `bus journal ls` shows"
+                " those that it has"
+            )
+            raise click.BadParameter(message, param_hint="'--around'")
 
     def wanted(journal: StoredJournal, one: Record) -> bool:
         return (
             (not wanted_kinds or one.kind in wanted_kinds)
-            and wanted_flow in (None, one.flow)
-            and record in (None, one.n)
+            and flow in (None, one.flow)
             and (since_ns is None or journal.wall_ns(one.mono) >= since_ns)
             and (until_ns is None or journal.wall_ns(one.mono) < until_ns)
-            and (not names or selection.has_name(*_names_in(journal, one, names)))
+            and (
+                not patterns
+                or any(
+                    pattern.matches(name)
+                    for name in _names_in(journal, one, names)
+                    for pattern in patterns
+                )
+            )
         )
 
     found = (
@@ -198,13 +210,12 @@ def cat(
     )
     line = _json_line if as_json else _line
     last = -1
-    for each, one in itertools.islice(found, limit):
+    for each, one in found:
         click.echo(line(each, one, payloads=payloads))
         last = max(last, one.n)
-    number = near if record is None else record
-    if number is not None and last < number and limit is None:
+    if near is not None and last < near:
         end = "" if last < 0 else f": the last one is {last}"
-        warn([f"no record has the number {number}{end}"])
+        warn([f"no record has the number {near}{end}"])
     finish(problem for each in journals for problem in each.problems)
 
 
@@ -266,13 +277,8 @@ def copy_end(directory: str, *, last_ns: int, out: Path) -> None:
     Exits with 4 if a file could not be copied.
     """
     refuse_existing(out)
-    try:
-        with writing(out):
-            taken = take_snapshot(directory, out, last_ns)
-    except BaseException:
-        # A part must not pass for the whole, nor refuse the next attempt.
-        shutil.rmtree(out, ignore_errors=True)
-        raise
+    with writing(out, lambda: shutil.rmtree(out, ignore_errors=True)):
+        taken = take_snapshot(directory, out, last_ns)
     parts = (
         counted(taken.journals, "journal"),
         counted(taken.segments, "segment"),
@@ -312,38 +318,14 @@ def _near(
     yield from before
 
 
-def _flow(text: str) -> int:
-    try:
-        return int(text, 16)
-    except ValueError:
-        message = f"{text!r} is not a hexadecimal number"
-        raise click.BadParameter(message, param_hint="'--flow'") from None
-
-
-def _place(text: str) -> tuple[int | None, int]:
-    """Return the journal and the number of a record as `cat` shows it."""
-    journal, _, number = text.rpartition(":")
-    try:
-        place = int(journal, 16) if journal else None, int(number)
-    except ValueError:
-        place = None, -1
-    if place[1] < 0:
-        message = (
-            f"{text!r} is no record; give its number, or JOURNAL:N as `cat` shows it"
-        )
-        raise click.BadParameter(message, param_hint="'--around'")
-    return place
-
-
 def _names_in(
     journal: StoredJournal, record: Record, names: Mapping[int, str]
 ) -> Iterator[str]:
-    """Yield the names that a record refers to."""
-    yield journal.name(record.task)
-    yield journal.name(record.peer)
+    """Return the names that a record refers to."""
+    found = [journal.name(record.task), journal.name(record.peer)]
     if record.kind >= RecordKind.REGISTER:
-        yield names.get(record.origin, "")
-        yield names.get(record.flow, "")
+        found += names.get(record.origin, ""), names.get(record.flow, "")
+    return filter(None, found)
 
 
 def _line(journal: StoredJournal, record: Record, *, payloads: bool) -> str:
@@ -383,7 +365,7 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
         yield f"{'message' if of_bus else 'port'} {record.port}"
     if record.flow >> 1:
         yield f"flow {hex64(record.flow)}"
-    if record.flags & Flag.PAYLOAD:  # its location is of no use to people
+    if record.flags & Flag.PAYLOAD:  # without its location, which only programs need
         yield "truncated payload" if record.flags & Flag.TRUNCATED else "payload"
         record = record._replace(seq=0)
     for name in ("seq", "size", "depth", "wait_us", "hop"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -22,7 +22,7 @@ from bus.journal.wording import counted, hex64, printable
 from bus.journal.writer import NO_ROOM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus.cli.selection import Selection
     from bus.journal.difference import ComparedMessage, ComparedSequence
@@ -79,23 +79,20 @@ def export_messages(
     # Under another name first: a part of a file is never mistaken for all of it.
     part = target.with_name(f"{target.name}.part")
     written = without = 0
-    try:
-        with writing(target), Progress(stderr=True) as progress:
-            file = create_file(form, part)
-            for message in read_messages(
-                directory, **filters, on_problem=problems.append
-            ):
-                if file.add(message):
-                    written += 1
-                else:
-                    without += 1
-                if not written % _PROGRESS:
-                    progress.show(counted(written, "message"))
-            file.close()
-            part.rename(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with (
+        writing(target, lambda: part.unlink(missing_ok=True)),
+        Progress(stderr=True) as progress,
+    ):
+        file = create_file(form, part)
+        for message in read_messages(directory, **filters, on_problem=problems.append):
+            if file.add(message):
+                written += 1
+            else:
+                without += 1
+            if not written % _PROGRESS:
+                progress.show(counted(written, "message"))
+        file.close()
+        part.rename(target)
     click.echo(f"{target}: {counted(written, 'message')}")
     if without:
         left = f"left out {counted(without, 'message')} without a whole payload"
@@ -125,29 +122,23 @@ def import_messages(file: Path, *, out: Path) -> None:
     """
     imported = 0
     journal: ImportedJournal | None = None
-    try:
-        with (
-            _opened(file) as opened,
-            writing(out),
-            Progress(stderr=True) as progress,
-        ):
-            for message in read_mcap(opened):
-                if journal is None:
-                    journal = ImportedJournal(
-                        out, program=os.fspath(file), begin_ns=message.wall_ns
-                    )
-                journal.add(**message._asdict())
-                imported += 1
-                if not imported % _PROGRESS:
-                    progress.show(counted(imported, "message"))
+    with (
+        writing(out, lambda: journal.discard() if journal else None),
+        Progress(stderr=True) as progress,
+    ):
+        for message in read_mcap(file):
             if journal is None:
-                raise JournalError(f"cannot import {file}: it holds no message")
-            journal.close()
-    except BaseException:
-        # Half a file must not pass for a whole one.
-        if journal is not None:
-            journal.discard()
-        raise
+                program = os.fspath(file)
+                journal = ImportedJournal(
+                    out, program=program, begin_ns=message.wall_ns
+                )
+            journal.add(**message._asdict())
+            imported += 1
+            if not imported % _PROGRESS:
+                progress.show(counted(imported, "message"))
+        if journal is None:
+            raise JournalError(f"cannot import {file}: it holds no message")
+        journal.close()
     click.echo(f"{journal.folder}: {counted(imported, 'message')}")
 
 
@@ -240,24 +231,21 @@ def _message_fields(message: ComparedMessage | None) -> dict[str, Any] | None:
     return fields | {"journal": hex64(message.journal)}
 
 
-def _opened(file: Path) -> BinaryIO:
-    try:
-        return file.open("rb")
-    except OSError as error:
-        raise JournalError(
-            f"cannot read {file}: {error.strerror}; give an MCAP file"
-        ) from None
-
-
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raise JournalError with the path if a block cannot write; a context manager.
+def writing(path: Path, discard: Callable[[], object]) -> Iterator[None]:
+    """Remove the output if a block does not write all of it; a context manager.
 
-    The error of the system names a temporary file, or none at all.
+    A part must not pass for the whole, nor refuse the next attempt. An OSError becomes
+    a JournalError with the path: its own text names a temporary file, or none at all.
+
+    discard: removes the output.
     """
     try:
         yield
-    except OSError as error:
+    except BaseException as error:
+        discard()
+        if not isinstance(error, OSError):
+            raise
         room = "make room, or " if error.errno in NO_ROOM else ""
         fact = error.strerror or error
         raise JournalError(

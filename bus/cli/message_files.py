@@ -11,6 +11,8 @@ other payloads stay MessagePack, which has no schema.
 from __future__ import annotations
 
 import csv
+import importlib
+import itertools
 import json
 import math
 import re
@@ -20,6 +22,7 @@ import msgspec
 
 from bus.cli.text import plain, wall_text
 from bus.errors import JournalError, PayloadError, WireError
+from bus.journal.messages import KINDS
 from bus.journal.wording import hex64
 from bus.model.payload import decode, encode, freeze
 from bus.requirements import install
@@ -27,7 +30,6 @@ from bus.requirements import install
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-    from typing import BinaryIO
 
     from bus.journal.messages import RecordedMessage
 
@@ -39,7 +41,7 @@ _FIELDS: Final = (
     *("time", "wall_ns", "journal", "n", "kind", "sender", "receiver", "mid", "size"),
     *("truncated", "failed", "payload"),
 )
-# The rows of Parquet that are written at a time, and about the bytes of their payloads.
+# Bounds on the rows of Parquet that are written at a time, and on their payloads.
 _ROWS_MAX: Final = 65_536
 _ROWS_BYTES_MAX: Final = 32 << 20
 
@@ -52,7 +54,7 @@ _SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
 }
 _SEQUENCE_MAX: Final = 2**32 - 1
 
-# Characters that no task name has (BUS-NAME-6), and how long and how it may begin.
+# Characters that no task name has (BUS-NAME-6), and the greatest length of a name.
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _NAME_MAX: Final = 128
 
@@ -133,12 +135,8 @@ class _Parquet:
     """A row for each message; the payload as JSON, and as the bus encodes it."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow as pa  # type: ignore[import-untyped] # noqa: PLC0415
-            import pyarrow.parquet as pq  # type: ignore[import-untyped] # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise _missing(error, "Parquet", "pipeline") from None
-
+        pa = _package("pyarrow", "Parquet", "pipeline")
+        pq = _package("pyarrow.parquet", "Parquet", "pipeline")
         types = dict.fromkeys((*_FIELDS, "encoded"), pa.int64())
         for name in ("journal", "kind", "sender", "receiver", "payload"):
             types[name] = pa.string()
@@ -180,13 +178,9 @@ class _Mcap:
     """The messages whose payload was kept as a whole: MCAP has no others."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            from mcap.writer import Writer  # noqa: PLC0415 # of the extra
-        except ModuleNotFoundError as error:
-            raise _missing(error, "MCAP", "mcap") from None
-
+        writer = _package("mcap.writer", "MCAP", "mcap")
         self._file = path.open("wb")
-        self._writer = Writer(self._file)
+        self._writer = writer.Writer(self._file)
         self._writer.start(library="queuebroker")
         self._schemas: dict[str, int] = {"": 0}
         self._channels: dict[tuple[str, ...], int] = {}
@@ -210,7 +204,7 @@ class _Mcap:
         return True
 
     def close(self) -> None:
-        self._writer.finish()  # type: ignore[no-untyped-call] # it has no types
+        self._writer.finish()
         self._file.close()
 
     def _channel(
@@ -224,12 +218,13 @@ class _Mcap:
         topic = sender if kind == "notification" else f"{kind}/{sender}/{receiver}"
         about = {"kind": kind, "sender": sender, "receiver": receiver, "failed": failed}
         encoding = "json" if schema else "msgpack"
-        return self._writer.register_channel(
+        number: int = self._writer.register_channel(
             topic, encoding, self._schemas[schema], about
         )
+        return number
 
 
-def read_mcap(file: BinaryIO) -> Iterator[ImportedMessage]:
+def read_mcap(path: Path) -> Iterator[ImportedMessage]:
     """Yield the messages of an MCAP file in the order of their times.
 
     A topic of another program becomes the name of a task, and its messages become
@@ -239,33 +234,35 @@ def read_mcap(file: BinaryIO) -> Iterator[ImportedMessage]:
     Raises:
         JournalError: it is not an MCAP file, or damaged; or the package is missing.
     """
+    make_reader = _package("mcap.reader", "MCAP", "mcap").make_reader
     try:
-        from mcap.reader import make_reader  # noqa: PLC0415 # of the extra
-    except ModuleNotFoundError as error:
-        raise _missing(error, "MCAP", "mcap") from None
-
-    try:
-        reader = make_reader(file, validate_crcs=True)
-        for schema, channel, message in reader.iter_messages():
-            about = channel.metadata
-            ours = about.get("kind") in {"command", "answer", "notification"}
-            value = ours and schema is not None and schema.name == _VALUE
-            yield ImportedMessage(
-                message.log_time,
-                about["kind"] if ours else "notification",
-                _task_name(about.get("sender", "") if ours else channel.topic),
-                about.get("receiver", "") if ours else "",
-                message.sequence,
-                _encoded(channel.message_encoding, message.data, value=value),
-                ours and about.get("failed") == "true",
-            )
+        with path.open("rb") as file:
+            reader = make_reader(file, validate_crcs=True)
+            yield from itertools.starmap(_imported, reader.iter_messages())
     except OSError as error:
-        raise JournalError(f"cannot read {file.name}: {error.strerror}") from None
+        raise JournalError(
+            f"cannot read {path}: {error.strerror}; give an MCAP file"
+        ) from None
     except Exception as error:  # noqa: BLE001 # those of struct and decompressors, too
         fact = str(error) or type(error).__name__
         raise JournalError(
-            f"cannot read {file.name}: it is no whole MCAP file ({fact})"
+            f"cannot read {path}: it is no whole MCAP file ({fact})"
         ) from None
+
+
+def _imported(schema: Any, channel: Any, message: Any) -> ImportedMessage:
+    about = channel.metadata
+    ours = about.get("kind") in KINDS
+    value = ours and schema is not None and schema.name == _VALUE
+    return ImportedMessage(
+        message.log_time,
+        about["kind"] if ours else "notification",
+        _task_name(about.get("sender", "") if ours else channel.topic),
+        about.get("receiver", "") if ours else "",
+        message.sequence,
+        _encoded(channel.message_encoding, message.data, value=value),
+        ours and about.get("failed") == "true",
+    )
 
 
 def _common(message: RecordedMessage) -> dict[str, Any]:
@@ -340,6 +337,10 @@ def _task_name(topic: str) -> str:
     return name or "_"
 
 
-def _missing(error: ModuleNotFoundError, form: str, extra: str) -> JournalError:
-    fact = f"{(error.name or '').partition('.')[0]} is not installed"
-    return JournalError(f"cannot use {form}: {fact}; run {install(extra)}")
+def _package(name: str, form: str, extra: str) -> Any:
+    """Import a module that only one format needs."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        fact = f"{(error.name or '').partition('.')[0]} is not installed"
+        raise JournalError(f"cannot use {form}: {fact}; run {install(extra)}") from None

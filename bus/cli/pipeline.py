@@ -6,7 +6,6 @@ the result is printed.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from pathlib import Path
@@ -218,8 +217,7 @@ def gateway(target: Target, folder: Path) -> None:
     from bus.pipeline.spool import Spool  # noqa: PLC0415 - slow to load
 
     stopped: list[int] = []
-    now = _sync.monotonic()
-    until = now + target.timeout_s if target.timeout_s is not None else math.inf
+    until = target.deadline()
     published = 0
     with (
         # No exception: it would end the publication of a claimed batch.

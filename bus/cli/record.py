@@ -6,7 +6,6 @@ each notification as its sender sent it, under the name of the sender.
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -97,7 +96,7 @@ def record(
             # Without a program, nothing can confirm the subscription.
             recording.subscribe(patterns or ("**",), wait=not absent)
             progress.show(f"recording to {out}")
-            recording.run(target.timeout_s, progress)
+            recording.run(target.deadline(), progress)
         except KeyboardInterrupt:
             pass  # the regular end
         recording.end()
@@ -166,17 +165,14 @@ class _Recording:
             task.subscribe(pattern, self._write, capacity=_CAPACITY, wait=wait)
         )
 
-    def run(self, timeout_s: float | None, progress: Progress) -> None:
+    def run(self, until: float, progress: Progress) -> None:
         """Wait until the count is reached, or the time is up."""
-        now = _sync.monotonic()
-        until = math.inf if timeout_s is None else now + timeout_s
-        while not self._ended and now < until:
+        while not self._ended and (now := _sync.monotonic()) < until:
             self._here.poll(min(_EVERY_S, until - now))
             progress.show(self.summary("recorded so far:"))
-            now = _sync.monotonic()
 
     def end(self) -> None:
-        """Write the unread notifications for a moment; note the final counts."""
+        """Write unread notifications for at most a second; note the final counts."""
         until = _sync.monotonic() + _DRAIN_S
         while (unread := self._unread()) and not self._ended:
             if _sync.monotonic() >= until:

@@ -96,13 +96,6 @@ class Selection:
             "kinds": self.kinds,
         }
 
-    def has_name(self, *names: str) -> bool:
-        """Return True if a name matches a pattern, or there is no pattern."""
-        patterns = [Specification.parse(each) for each in self.names]
-        return not patterns or any(
-            each.matches(name) for each in patterns for name in names if name
-        )
-
 
 def selection_options(
     *, kinds: bool = False

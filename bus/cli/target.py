@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
+
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.features.machines.network import Network
@@ -30,3 +33,8 @@ class Target:
     timeout_s: float | None
     owner: int | None = None
     network: Network | None = None
+
+    def deadline(self) -> float:
+        """Return when ``timeout_s`` from now is over, on the monotonic clock."""
+        limit_s = math.inf if self.timeout_s is None else self.timeout_s
+        return _sync.monotonic() + limit_s

@@ -252,10 +252,10 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def show(self, what: str) -> None:
+    def show(self, text: str) -> None:
         """Replace the text of the status line; do nothing without a terminal."""
         if self._status is not None:
-            self._status.update(f"{what} …")
+            self._status.update(f"{text} …")
 
     def print_line(self, line: str) -> None:
         """Print a permanent line."""

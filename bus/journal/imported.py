@@ -21,6 +21,7 @@ from bus.journal.format import (
     RECORD_BYTES,
     RECORD_VERSION,
     Flag,
+    Record,
     RecordKind,
 )
 from bus.journal.header import HEADER_BYTES, SegmentHeader
@@ -42,6 +43,9 @@ _SLOTS: Final = (_FILE_BYTES - HEADER_BYTES) // RECORD_BYTES
 _FRAME_MAX: Final = FRAME.size + 8  # the bytes beside a payload, at most
 _WALL_MAX: Final = 2**63 - 1
 _SIZE_MAX: Final = 2**32 - 1
+_EMPTY: Final = Record._make(RECORD.unpack(bytes(RECORD_BYTES)))._replace(
+    version=RECORD_VERSION
+)
 _KINDS: Final = {
     "command": (RecordKind.COMMAND, 0),
     "answer": (RecordKind.RESPOND, Flag.ANSWER),
@@ -193,18 +197,7 @@ class ImportedJournal(Closable):
             self._payload_files += 1
         return location
 
-    def _record(
-        self,
-        kind: RecordKind,
-        *,
-        flags: int = 0,
-        size: int = 0,
-        flow: int = 0,
-        seq: int = 0,
-        origin: int = 0,
-        mid: int = 0,
-        task: int = 0,
-    ) -> None:
+    def _record(self, kind: RecordKind, **fields: int) -> None:
         mono = self._latest_ns - self._begin_ns
         try:
             n, offset, mark, target = self._segment.take()
@@ -219,8 +212,8 @@ class ImportedJournal(Closable):
             self._segment.seal(0)
             self._segment = Segment(self.folder, header)
             n, offset, mark, target = self._segment.take()
-        head = kind, flags, 0, size, n, mono, flow, seq, origin, mid, task
-        RECORD.pack_into(target, offset, *head, 0, 0, 0, 0, 0, RECORD_VERSION, mark)
+        record = _EMPTY._replace(kind=kind, n=n, mono=mono, mark=mark, **fields)
+        RECORD.pack_into(target, offset, *record)
 
 
 def _checked(wall_ns: int) -> int:

@@ -1,8 +1,8 @@
 """`LiveCheck`: the small checker, fed with journals while they are written.
 
-It names a violation as soon as records prove it. A rule on absence needs the end of the
-journals: the missing record may still be written. So when all journals have ended, it
-checks them all again as `bus check` does.
+It reports a violation as soon as records prove it. A rule on absence needs the end of
+the journals: the missing record may still be written. So when all journals have ended,
+it checks them all again as `bus check` does.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LiveCheck:
         self._position: Position = EARLIEST
         self._traffic: Final = Traffic()
         self._read: Final[dict[int, _Read]] = {}
-        self._told: Final[set[tuple[str | int | None, ...]]] = set()
+        self._reported: Final[set[tuple[str | int | None, ...]]] = set()
         self._ended: frozenset[int] = frozenset()
 
     def advance(self, most: int = RECORDS_AT_A_TIME) -> list[Violation] | None:
@@ -143,6 +143,6 @@ class LiveCheck:
                 yield each
 
     def _is_new(self, violation: Violation) -> bool:
-        known = violation.key in self._told
-        self._told.add(violation.key)
+        known = violation.key in self._reported
+        self._reported.add(violation.key)
         return not known

@@ -1,4 +1,4 @@
-"""`MappedFile`: a file of fixed size whose memory never runs out of disk.
+"""`MappedFile`: a file of fixed size, mapped to memory.
 
 Its blocks are allocated before it is mapped: writing to a hole of a mapped file on a
 full disk kills the process.

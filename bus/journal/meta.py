@@ -8,7 +8,7 @@ a bus: its REGISTER record may be deleted with the oldest segment), ``late`` (op
 were reported after the close).
 
 The writer locks the file (`flock`), and the kernel releases the lock when the process
-ends in any way: by that a reader can tell that no record will follow.
+ends in any way. So a reader that gets the lock knows that no record will follow.
 
 No thread waits here for another: a finalizer may call an observer in the middle of any
 line of this module, on the same thread. If two threads meet a name at once, both write

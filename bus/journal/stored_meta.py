@@ -80,9 +80,9 @@ def read_meta(folder: Path) -> StoredMeta:
 
 
 def has_writer(folder: Path) -> bool:
-    """Return False if the process that writes a journal has ended, however it did.
+    """Return False if the process that writes a journal has ended, in any way.
 
-    True also if that cannot be told. Ask only on the machine of the process: a lock may
+    True also if that is unknown. Ask only on the machine of the process: a lock may
     not reach another one.
     """
     try:

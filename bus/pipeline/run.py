@@ -69,7 +69,7 @@ class Outcome(Result):
 
     @property
     def news(self) -> str:
-        """What is new, in one line."""
+        """The amounts, and the newly read ones, in one line."""
         total = f"{counted(self.journals, 'journal')}, {self.records:,} records"
         if self.since is not None:
             return f"nothing new since {self.since}: {total}"

@@ -48,7 +48,7 @@ _Messages = "list[WriterCommitMessage | None]"
 
 @attrs.frozen
 class _Staged(WriterCommitMessage):
-    """What one task staged: its batch, and its token; None for no rows."""
+    """The rows that one task staged, by batch and token; no token for no rows."""
 
     query: str
     number: int

@@ -104,7 +104,7 @@ def draw(
     """Return one figure as an ``<svg>`` element.
 
     name: unique on the page; begins every identifier in the figure.
-    label: the title of the figure for those who do not see it.
+    label: the title of the figure, for screen readers.
     description: its content in words, if no table next to it has the content.
     paint: draws on the axes.
     width, height: in inches of 72 points.

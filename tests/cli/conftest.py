@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def alpha() -> Iterator[Far]:
-    """Give the master of a bus, with a task ``echo`` that answers what it gets."""
+    """Give the master of a bus, with a task ``echo`` that answers with its input."""
     with Far("alpha", role="master") as far:
         far.started()
         far("counter('echo')")
@@ -26,7 +26,7 @@ def alpha() -> Iterator[Far]:
 
 @pytest.fixture
 def beta(alpha: Far) -> Iterator[Far]:
-    """Give a slave of that bus, with a task ``far`` that answers what it gets."""
+    """Give a slave of that bus, with a task ``far`` that answers with its input."""
     with Far("beta") as far:
         far.started()
         far("counter('far')")

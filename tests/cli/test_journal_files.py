@@ -81,7 +81,7 @@ def recorded(folder: Path, *, skip: int = -1, payload: Any = None) -> Path:
     return folder
 
 
-def told(folder: Path) -> list[tuple[object, ...]]:
+def contents(folder: Path) -> list[tuple[object, ...]]:
     """Return the recorded messages without the numbers of their journals."""
     return [
         (m.wall_ns, m.kind, m.sender, m.receiver, m.mid, m.encoded, m.failed)
@@ -99,7 +99,7 @@ def test_mcap_holds_all_messages_and_is_imported_without_a_change(
 
     assert exported.stdout == f"{file}: 10 messages\n"
     assert imported.stdout.endswith(": 10 messages\n")
-    assert told(copy) == told(source)
+    assert contents(copy) == contents(source)
     with file.open("rb") as opened:
         found = list(make_reader(opened).iter_messages())
     (schema, channel, message), *_ = found
@@ -208,7 +208,7 @@ def test_a_part_is_exported_by_time_name_and_kind(tmp_path: Path) -> None:
     assert exported("--since", "1ms", "--kind", "notification") == []
 
 
-def test_records_and_journals_are_listed_by_time_and_name(tmp_path: Path) -> None:
+def test_records_are_chosen_by_time_and_name(tmp_path: Path) -> None:
     recorded(tmp_path / "a")
 
     def numbers(*options: str) -> list[str]:
@@ -223,15 +223,12 @@ def test_records_and_journals_are_listed_by_time_and_name(tmp_path: Path) -> Non
     ]
     assert numbers("--only", "oven") == ["register", "command", "respond"]
     assert numbers("--until", "+1s", "--only", "**") == ["register", "notify"]
-    for option, count in {"oven": 1, "nobody": 0}.items():
-        assert (
-            invoke("ls", tmp_path, "--only", option).stdout.count("imported") == count
-        )
-    assert invoke("ls", tmp_path, "--until", "+0s").stdout.count("imported") == 0
-    assert invoke("ls", tmp_path, "--since", "0s").stdout.count("imported") == 1
+    assert numbers("--only", "nobody") == []
 
 
-def test_mcap_leaves_out_messages_without_payload_and_says_so(tmp_path: Path) -> None:
+def test_mcap_leaves_out_and_counts_messages_without_payload(
+    tmp_path: Path,
+) -> None:
     store(bus(*sent(1), *sent(2)), tmp_path / "bare")
 
     result = invoke("export", tmp_path / "bare", "--to", "mcap", code=4)
@@ -327,7 +324,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_name_is_exported_with_escapes(tmp_path: Path, form: str) -> None:
-    """Of a recording; the side file is JSON, which can hold what UTF-8 cannot."""
+    """The side file is JSON, which can hold characters that UTF-8 cannot."""
     with ImportedJournal(tmp_path / "a", program="", begin_ns=0) as journal:
         journal.add(0, "command", "a\ud800", receiver="b\udfff", encoded=encode(1))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def verb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verb ``boom`` that raises what ``ERROR`` holds."""
+    """A verb ``boom`` that raises the exception of ``ERROR``."""
 
     @click.command()
     def boom() -> None:

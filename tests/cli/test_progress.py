@@ -24,8 +24,8 @@ class Reported(Progress):
         self.said: list[str] = []
         self.kept: list[str] = []
 
-    def show(self, what: str) -> None:
-        self.said.append(what)
+    def show(self, text: str) -> None:
+        self.said.append(text)
 
     def print_line(self, line: str) -> None:
         self.kept.append(line)

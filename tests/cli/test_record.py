@@ -58,7 +58,7 @@ def test_a_recording_has_each_notification_under_its_senders_name(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_recording_and_that_is_well(
+def test_a_signal_ends_a_recording_with_exit_code_0(
     alpha: Far, tmp_path: Path, number: signal.Signals
 ) -> None:
     with program("record", "--out", f"{tmp_path}") as recording:

@@ -163,7 +163,7 @@ def test_a_sender_that_registers_during_the_replay_is_counted_and_skipped(
 def test_a_replay_at_full_rate_waits_for_its_subscribers(
     beta: Far, tmp_path: Path
 ) -> None:
-    """The bus itself would drop what they have not taken."""
+    """The bus itself would drop the notifications that they have not taken."""
     count = 10_000
     with (
         Journal(tmp_path, payloads=True) as journal,

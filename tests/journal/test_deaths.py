@@ -1,4 +1,4 @@
-"""A killed process: what its journal still proves, and what its death explains."""
+"""A killed process: facts that its journal proves, gaps that its death explains."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def tell_some(journal: Journal, records: int) -> None:
 
 
 def numbers(folder: Path, start: Position, end: Position) -> list[tuple[int, int]]:
-    """Read what is between two positions, as a restarted query does."""
+    """Read the records between two positions, as a restarted query does."""
     found = []
     for task in Follower(str(folder)).plan(start, end):
         for each in task:

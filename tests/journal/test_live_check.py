@@ -1,4 +1,4 @@
-"""The small checker on journals that grow: when it names a violation, and which."""
+"""The small checker on journals that grow: when it reports a violation, and which."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OPEN = Condition(closed=False, sealed=False)
 BY_HAND = {name: case[2] for name, case in [*BROKEN.items(), *BUS_BROKEN.items()]}
 
 
-def told(folder: Path, most: int) -> list[tuple[str | int | None, ...]]:
-    """Return the violations that a live check names, in the order of its words."""
+def reported(folder: Path, most: int) -> list[tuple[str | int | None, ...]]:
+    """Return the violations that a live check reports, in the order of its reports."""
     live, keys = LiveCheck(folder), []
     while (news := live.advance(most)) is not None:
         keys += [each.key for each in news]
@@ -43,14 +43,14 @@ def certain(folder: Path) -> set[tuple[str | int | None, ...]]:
 @clause("B1", "Q2")
 @pytest.mark.parametrize("condition", [Condition(), OPEN], ids=["ended", "open"])
 @pytest.mark.parametrize("history", BY_HAND.values(), ids=BY_HAND)
-def test_each_certain_violation_is_named_once(
+def test_each_certain_violation_is_reported_once(
     history: History, condition: Condition, tmp_path: Path
 ) -> None:
     """In journals read by turns, a record each."""
     conditions = dict.fromkeys(range(history.journals), condition)
     store(history, tmp_path, conditions=conditions)
 
-    found = told(tmp_path, most=1)
+    found = reported(tmp_path, most=1)
 
     assert sorted(found, key=repr) == sorted(certain(tmp_path), key=repr)
 
@@ -63,10 +63,10 @@ def test_each_certain_violation_is_named_once(
     most=st.integers(1, 30),
     condition=st.sampled_from([Condition(), OPEN, Condition(lost=2)]),
 )
-def test_it_is_certain_of_what_a_check_of_the_same_records_is_certain_of(
+def test_it_is_certain_of_the_same_violations_as_a_check_of_the_records(
     seed: int, faults: list[str], of_queues: list[str], most: int, condition: Condition
 ) -> None:
-    """In whatever turns the journals grow."""
+    """In any turns in which the journals grow."""
     rng = Random(seed)
     history = clean_bus(seed, steps=70)
     for fault in faults:
@@ -84,6 +84,6 @@ def test_it_is_certain_of_what_a_check_of_the_same_records_is_certain_of(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store(history, folder, conditions=dict.fromkeys(range(2), condition))
-        found = told(folder, most)
+        found = reported(folder, most)
 
         assert sorted(found, key=repr) == sorted(certain(folder), key=repr)

@@ -18,7 +18,7 @@ from bus.journal.stored_segment import read_segment
 from bus.journal.writer import Journal
 from tests.journal.histories import clean, journal_id, store
 from tests.journal.reading import facts, patch, stored
-from tests.journal.telling import SMALL, only, tell
+from tests.journal.telling import only, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,13 +59,6 @@ def test_an_open_journal_is_read_up_to_its_last_record(tmp_path: Path) -> None:
     assert not facts(tmp_path).lossy
 
 
-def test_a_journal_can_be_read_while_it_is_written(tmp_path: Path) -> None:
-    with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        for seq in range(1, 10):
-            tell(journal, seq=seq)
-            assert [r.seq for r in only(tmp_path).records()][1:] == [*range(1, seq + 1)]
-
-
 @pytest.mark.parametrize("cut", [1, 4, 79])
 def test_a_torn_last_record_is_not_a_record(tmp_path: Path, cut: int) -> None:
     """A killed process had packed it halfway, or a power cut truncated it."""
@@ -94,13 +87,6 @@ def test_holes_are_gaps(tmp_path: Path) -> None:
     assert facts(tmp_path).lossy
 
 
-def test_losses_are_known_from_the_header_without_a_seal(tmp_path: Path) -> None:
-    stored(tmp_path, sealed=False, lost=7)
-
-    assert facts(tmp_path).lost == 7
-    assert facts(tmp_path).lossy
-
-
 def test_a_deleted_beginning_is_noticed(tmp_path: Path) -> None:
     stored(tmp_path, beginning=1)
 
@@ -113,13 +99,6 @@ def test_a_segment_missing_in_the_middle_is_a_gap(tmp_path: Path) -> None:
     (stored(tmp_path) / "seg-00001.qbj").unlink()
 
     assert facts(tmp_path).gaps == 40
-
-
-def test_a_journal_is_late_if_it_says_so(tmp_path: Path) -> None:
-    stored(tmp_path, late=True)
-
-    assert facts(tmp_path).complete
-    assert not facts(tmp_path).conclusive
 
 
 # Finding journals.

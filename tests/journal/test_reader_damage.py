@@ -7,6 +7,7 @@ import shutil
 import struct
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +21,6 @@ from tests.journal.telling import only
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def damaged(folder: Path, problem: str) -> None:
@@ -79,18 +78,6 @@ def test_a_sealed_segment_that_ends_early_is_damaged(tmp_path: Path) -> None:
     assert journal.facts().gaps == 30
 
 
-def test_a_segment_that_is_something_else_is_damaged(tmp_path: Path) -> None:
-    (stored(tmp_path) / "seg-00001.qbj").write_bytes(b"\x7fELF" + bytes(9000))
-
-    damaged(tmp_path, "not a journal segment: byte 0 reads b'\\x7fELF'")
-
-
-def test_a_segment_shorter_than_a_header_is_damaged(tmp_path: Path) -> None:
-    (stored(tmp_path) / "seg-00001.qbj").write_bytes(b"QBJ1")
-
-    damaged(tmp_path, "the header ends at byte 4, expected 4096")
-
-
 def test_a_segment_of_another_journal_is_damaged(tmp_path: Path) -> None:
     one, other = store(
         History([*entries(98), *entries(98, journal=1)], journals=2), tmp_path, slots=40
@@ -99,26 +86,6 @@ def test_a_segment_of_another_journal_is_damaged(tmp_path: Path) -> None:
     shutil.rmtree(other)
 
     damaged(tmp_path, f"it belongs to journal {journal_id(1):016x}, not ")
-
-
-def test_a_crc_that_does_not_fit_leaves_the_records(tmp_path: Path) -> None:
-    path = stored(tmp_path) / "seg-00001.qbj"
-    patch(path, HEADER_BYTES + 16, struct.pack("<q", -1))
-
-    damaged(tmp_path, "the checksum of bytes 4096 to 7296 is wrong")
-    assert facts(tmp_path).records == 100
-
-
-def test_a_damaged_seal_leaves_the_records(tmp_path: Path) -> None:
-    path = stored(tmp_path, seal_damaged=True) / "seg-00002.qbj"
-
-    journal = only(tmp_path)
-    facts = journal.facts()
-
-    assert journal.problems == [f"{path} is damaged: the seal at byte 512 is damaged"]
-    assert (facts.damaged, facts.records, facts.gaps) == (1, 100, 0)
-    assert (facts.segments, facts.sealed, facts.closed) == (3, 2, True)
-    assert not facts.complete
 
 
 def test_damage_to_seal_and_record_is_reported_for_both(tmp_path: Path) -> None:
@@ -172,3 +139,33 @@ def test_a_segment_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
     assert journal.problems == [
         f"cannot read {path.with_name('seg-00007.qbj')}: its header is of segment 1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("at", "data", "problem", "records"),
+    [
+        (0, b"\x7fELF", "not a journal segment: byte 0 reads b'\\x7fELF'", 60),
+        (
+            HEADER_BYTES + 16,
+            b"\xff",
+            "the checksum of bytes 4096 to 7296 is wrong",
+            100,
+        ),
+        (SEAL_OFFSET, b"\xff", "the seal at byte 512 is damaged", 100),
+        (None, b"QBJ1", "the header ends at byte 4, expected 4096", 60),
+    ],
+    ids=["magic", "checksum", "seal", "short"],
+)
+def test_the_valid_part_of_a_damaged_segment_is_read(
+    tmp_path: Path, at: int | None, data: bytes, problem: str, records: int
+) -> None:
+    path = stored(tmp_path) / "seg-00001.qbj"
+    if at is None:
+        path.write_bytes(data)
+    else:
+        patch(path, at, data)
+
+    damaged(tmp_path, problem)
+    assert facts(tmp_path).records == records
+    assert facts(tmp_path).closed
+    assert not facts(tmp_path).complete

@@ -119,24 +119,6 @@ def test_without_a_global_lock_slots_are_drawn_one_at_a_time(
     segment.discard()
 
 
-def test_a_retired_segment_waits_for_its_late_writer(tmp_path: Path) -> None:
-    supply = Supply(tmp_path, FIRST, Retention(tmp_path))
-    supply.tend()
-    *early, late = [supply.current.take() for _ in range(10)]
-    for slot in early:
-        write(slot)
-    assert supply.advance()
-
-    supply.tend()
-    assert supply.late
-    assert not (tmp_path / "seg-00000.qbj").exists()
-    write(late)
-    supply.tend()
-
-    assert read_segment(tmp_path / "seg-00000.qbj").count == 10
-    supply.finish(10)
-
-
 def test_a_writer_that_never_writes_does_not_hold_segments_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,37 +164,6 @@ def test_a_writer_draws_again_after_its_segment_was_sealed(
     ]
     assert stored.facts().holes == stored.facts().gaps == 1
     assert stored.facts().damaged == 0
-
-
-def test_a_close_waits_for_a_writer_that_was_suspended(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, segment_bytes=SMALL)
-    assert journal._incarnation is not None
-    slot = journal._incarnation.draw()
-    assert slot is not None
-    with Threads() as threads:
-        threads.start(journal.close)
-        until(
-            lambda: any(r.kind == RecordKind.CLOSE for r in only(tmp_path).records()),
-            "the last record is written",
-        )
-        write(slot)
-
-    assert only(tmp_path).facts().complete
-
-
-def test_a_thread_affected_between_drawing_and_writing_leaves_a_hole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bus.journal.supply.STRAGGLER_S", 0.0)
-    with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        assert journal._incarnation is not None
-        journal._incarnation.draw()
-        tell(journal)
-
-    facts = only(tmp_path).facts()
-    assert (facts.holes, facts.gaps, facts.damaged) == (1, 1, 0)
-    assert facts.closed
-    assert facts.lossy
 
 
 def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itself(

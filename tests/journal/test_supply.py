@@ -22,7 +22,6 @@ from bus.journal.supply import Tally
 from bus.journal.writer import Journal
 from specs.clauses import clause
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
-from tests.processes import run
 from tests.support import LIMIT_S, Threads, switch_interval, until
 
 if TYPE_CHECKING:
@@ -152,24 +151,6 @@ def test_a_spare_is_ready_once_a_writer_can_draw_from_it(
         until(lambda: spares_ready(journal, 1, 1), "a spare is ready")
 
 
-def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
-    with Journal(tmp_path, segment_bytes=SMALL, max_bytes=3 * SMALL) as journal:
-        for seq in range(1, 10 * SLOTS):
-            if seq % SLOTS == 0:
-                until(partial(spares_ready, journal, seq, 1), "a spare is ready")
-            tell(journal, seq=seq)
-        assert journal.lost == 0
-
-    facts = only(tmp_path).facts()
-    assert facts.segments <= 3
-    assert facts.first is not None
-    assert facts.first > 0
-    assert facts.last == 10 * SLOTS
-    assert facts.gaps == 0
-    assert facts.lossy
-    assert facts.closed
-
-
 @clause("J1")
 def test_a_full_disk_blocks_no_writer_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -254,74 +235,6 @@ def test_a_loss_that_the_close_did_not_count_makes_the_journal_late(
     assert not facts.conclusive
 
 
-def test_without_room_for_one_segment_there_is_no_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_file: int, _offset: int, _length: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("os.posix_fallocate", full)
-
-    with pytest.raises(OSError, match="No space left") as failed:
-        Journal(tmp_path / "journals", segment_bytes=SMALL)
-
-    assert failed.value.errno == errno.ENOSPC
-    assert failed.value.strerror == (
-        f"cannot record in '{tmp_path}/journals': No space left on device; make room"
-        " for 2 segments of 16,336 bytes, give another folder, or give Journal a"
-        " smaller segment_bytes="
-    )
-    assert not any(path.is_file() for path in tmp_path.rglob("*"))
-
-
-def test_a_kernel_limit_on_file_size_is_an_error_at_opening(tmp_path: Path) -> None:
-    code = """
-        import resource, sys
-        from bus.journal.writer import Journal
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        try:
-            Journal(sys.argv[1])
-        except OSError as error:
-            print(error.strerror)
-    """
-
-    code_told, answer, _ = run(code, tmp_path)
-    assert code_told == 0
-    assert answer.startswith(
-        f"cannot record in '{tmp_path}': File too large; make room"
-    )
-
-
-def test_a_process_without_descriptors_is_advised_to_allow_more_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message used to advise another folder, which does not help."""
-
-    def none_left(_file: int, _offset: int, _length: int) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    monkeypatch.setattr("os.posix_fallocate", none_left)
-
-    with pytest.raises(OSError, match="Too many open files") as failed:
-        Journal(tmp_path)
-
-    assert failed.value.strerror == (
-        f"cannot record in '{tmp_path}': Too many open files; let this process open"
-        " more files (ulimit -n)"
-    )
-
-
-def test_an_impossible_folder_is_named_with_the_setting(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(NotADirectoryError) as failed:
-        Journal(tmp_path / "file" / "journals")
-
-    message = str(failed.value.strerror)
-    assert message.startswith(f"cannot record in '{tmp_path}/file/journals': Not a dir")
-    assert message.endswith("give a folder that this process can write to")
-
-
 def test_without_a_thread_there_is_no_journal_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,3 +315,46 @@ def test_lateness_is_noted_though_the_line_before_it_is_torn(
     tell(journal)
 
     assert only(tmp_path).meta.late
+
+
+@pytest.mark.parametrize(
+    ("number", "settings", "remedy"),
+    [
+        (
+            errno.ENOSPC,
+            {"segment_bytes": SMALL},
+            "No space left on device; make room for 2 segments of 16,336 bytes, give"
+            " another folder, or give Journal a smaller segment_bytes=",
+        ),
+        (
+            errno.EFBIG,
+            {},
+            "File too large; make room for 2 segments of 67,108,816 byte",
+        ),
+        (
+            errno.EMFILE,
+            {},
+            "Too many open files; let this process open more files (ulimit -n)",
+        ),
+        (errno.EACCES, {}, "Permission denied; give a folder that this process can w"),
+    ],
+)
+def test_without_a_first_segment_there_is_no_journal_and_the_remedy_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    settings: dict[str, int],
+    remedy: str,
+) -> None:
+    def refuse(_file: int, _offset: int, _length: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+
+    with pytest.raises(OSError, match="cannot record in") as failed:
+        Journal(tmp_path / "journals", **settings)  # type: ignore[arg-type] # one of two ints
+
+    assert failed.value.errno == number
+    text = str(failed.value.strerror)
+    assert text.startswith(f"cannot record in '{tmp_path}/journals': {remedy}")
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))

@@ -1,4 +1,4 @@
-"""The spool and the gateway: each batch is published once, whatever is killed."""
+"""The spool and the gateway: each batch is published once, after any kill."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def killed_at(step: int) -> pytest.MonkeyPatch:
 def test_tables_brought_up_to_date_are_those_of_a_new_folder(
     whole: Path, data: st.DataObject
 ) -> None:
-    """Whatever the journals went through, and wherever updates were killed."""
+    """After any changes of the journals, and kills at any point of an update."""
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), whole)
         out = OutFolder(Path(folder, "out"))
