@@ -102,7 +102,7 @@ _UNCLEAN: Final = "Unable to cleanly shutdown Spark JVM process"
 _PY4J: Final = ("root", "py4j.java_gateway", "py4j.clientserver")
 
 # Java may close its connections some time before its end can be observed.
-_END_S: Final = 5
+_END_S: Final = 1
 _POLL_S: Final = 0.01
 
 # The log of the JVM of this process; None if another module has started it.
@@ -423,15 +423,13 @@ def _quietly() -> Iterator[None]:
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Return True if a record reports anything else, or a consequence of neither."""
-    if java_end() is not None:
-        return False
+    """Return True if a record reports anything but an interrupt or Java's end."""
     error = record.exc_info[1] if record.exc_info else None
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return False
         error = error.__context__
-    return True
+    return java_end(_END_S) is None
 
 
 def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
