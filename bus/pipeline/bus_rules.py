@@ -25,7 +25,7 @@ from bus.pipeline.bus_silver import (
     steps,
 )
 from bus.pipeline.clocks import WINDOW, between_boots, clocks, several_boots
-from bus.pipeline.silver import is_kind
+from bus.pipeline.silver import is_kind, is_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,7 @@ __all__ = [
     "b4",
     "b5",
     "b6",
+    "by_absence",
     "deliveries",
     "sort_name",
 ]
@@ -75,7 +76,7 @@ def b2(suspects: DataFrame, events: DataFrame, journals: DataFrame) -> Candidate
         rows = rows.join(
             by_clocks.withColumn("by_clocks", F.lit(True)), list(MESSAGE), "left"
         )
-        early |= _true(F.col("by_clocks"))
+        early |= is_true(F.col("by_clocks"))
     again = _repeats("out") | _repeats("into")
     back = F.exists("into", lambda came: F.exists("out", _turns_back(came)))
     lonely = ~F.col("struck")
@@ -94,7 +95,7 @@ def b2(suspects: DataFrame, events: DataFrame, journals: DataFrame) -> Candidate
         ),
         "unexplained": (lonely & unread & ~F.col("ended"), {}),
     }
-    verdict = F.when(again | back | early, _FAIL).otherwise(_settled())
+    verdict = F.when(again | back | early, _FAIL).otherwise(by_absence())
     # By journal and n: a crossing begins with these.
     crossed = F.array_min(F.concat("out", "into"))
     return Candidates(rows, cases, _at(crossed), verdict)
@@ -111,7 +112,7 @@ def b3(suspects: DataFrame) -> Candidates:
         "unaccounted": (F.col("left"), {}),
         "unexplained": (~F.col("ended"), {}),
     }
-    return Candidates(rows, cases, _at(F.col("accepted")), _settled())
+    return Candidates(rows, cases, _at(F.col("accepted")), by_absence())
 
 
 def b4(events: DataFrame, transfers: DataFrame) -> Candidates:
@@ -149,7 +150,7 @@ def b4(events: DataFrame, transfers: DataFrame) -> Candidates:
         return ended & (one["end"] > F.coalesce("before", F.lit(-1)))
 
     outside = named.join(F.broadcast(wanted), [*task, "origin"], "left").where(
-        ~_true(F.exists("wanted", lasts))
+        ~is_true(F.exists("wanted", lasts))
     )
     # The delivery before is looked up only for tasks with a candidate.
     in_turn = Window.partitionBy(*task).orderBy("n")
@@ -160,11 +161,11 @@ def b4(events: DataFrame, transfers: DataFrame) -> Candidates:
     )
     rows = (
         outside.join(before, [*task, "n"])
-        .where(~_true(F.exists("wanted", has_just_ended)))
+        .where(~is_true(F.exists("wanted", has_just_ended)))
         .join(transfers.select(*MESSAGE, "settled", "sender", "receiver"), [*MESSAGE])
     )
     place = {name: F.col(name) for name in ("journal", "n", "mono")} | _message()
-    return Candidates(rows, {"unsubscribed": (F.lit(True), {})}, place, _settled())
+    return Candidates(rows, {"unsubscribed": (F.lit(True), {})}, place, by_absence())
 
 
 def _subscriptions(events: DataFrame) -> DataFrame:
@@ -238,8 +239,8 @@ def b6(events: DataFrame, journals: DataFrame, lines: DataFrame) -> Candidates:
         .groupBy(F.col("flow").alias("destination"), "journal")
         .agg(F.min("n").alias("end"))
     )
-    early = _true(F.col("mono") < F.col("start"))
-    late = _true(F.col("n") > F.col("end")) & ~is_answer()
+    early = is_true(F.col("mono") < F.col("start"))
+    late = is_true(F.col("n") > F.col("end")) & ~is_answer()
     rows = (
         steps(events)
         .where(is_kind(*ACCEPTS, RecordKind.DELIVER))
@@ -262,12 +263,8 @@ def sort_name() -> Column:
     return F.coalesce(*names)
 
 
-def _true(condition: Column) -> Column:
-    """Return a condition that is false where a compared value is null."""
-    return F.coalesce(condition, F.lit(False))
-
-
-def _settled() -> Column:
+def by_absence() -> Column:
+    """Return the verdict on a missing record: certain if no journal may lack it."""
     return F.when(F.col("settled"), _FAIL).otherwise(_UNKNOWN)
 
 
@@ -314,7 +311,7 @@ def _is_early(crossing: Column) -> Column:
     """Return True if a crossing within one boot was read before it was written."""
     boot = crossing["o"]["boot"]
     one_clock = (boot != "") & (boot == crossing["i"]["boot"])
-    return _true(one_clock & (crossing["i"]["mono"] < crossing["o"]["mono"]))
+    return is_true(one_clock & (crossing["i"]["mono"] < crossing["o"]["mono"]))
 
 
 def _early_by_clocks(between: DataFrame) -> DataFrame:

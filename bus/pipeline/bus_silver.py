@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import Flag, RecordKind
 from bus.journal.wording import AT_PROCESS, ON_MACHINE, PID, PROCESS
-from bus.pipeline.silver import BUS_KINDS, any_died, is_kind
+from bus.pipeline.silver import BUS_KINDS, any_died, is_kind, is_true
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -169,14 +169,14 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
         .crossJoin(F.broadcast(_whole(tallies, journals)))
     )
     struck = ["passed_dead", "home_dead", "to_dead"] if died else []
-    settled = [F.col("conclusive"), _true("known"), _true("to_known")]
+    settled = [F.col("conclusive"), is_true("known"), is_true("to_known")]
     facts_of_rules = {
-        "struck": reduce(or_, map(_true, struck), F.lit(False)),
+        "struck": reduce(or_, map(is_true, struck), F.lit(False)),
         "settled": settled[0] & settled[1] & settled[2],
-        "left": _true("left"),
-        "registered": _true("to_known"),
+        "left": is_true("left"),
+        "registered": is_true("to_known"),
     }
-    handed_on = _true("to_process") & (F.col("deliveries") > 0)
+    handed_on = is_true("to_process") & (F.col("deliveries") > 0)
     joined = joined.withColumn("handed_on", handed_on)
     if not tallies.where(is_kind(RecordKind.NOTIFY)).isEmpty():
         joined = _timed_from_their_sender(joined)
@@ -209,7 +209,7 @@ def lines(transfers: DataFrame) -> DataFrame:
     return transfers.groupBy(*LINE).agg(
         F.min("sender").alias("sender"),
         F.min("receiver").alias("receiver"),
-        F.max(_true("to_process")).alias("to_process"),
+        F.max(is_true("to_process")).alias("to_process"),
         F.max("registered").alias("registered"),
         F.count(F.when(F.col("registered") & found, 1)).alias("found"),
         F.count(F.when(accepted, 1)).alias("accepted"),
@@ -384,11 +384,6 @@ def _differs(value: str, within: str) -> Column:
     """Return True if a column has several values in rows equal in another one."""
     rows = Window.partitionBy(within)
     return F.min(value).over(rows) != F.max(value).over(rows)
-
-
-def _true(name: str) -> Column:
-    """Return the column, with null replaced by false."""
-    return F.coalesce(F.col(name), F.lit(False))
 
 
 def _greatest(which: Column) -> Column:

@@ -124,7 +124,11 @@ def _value(encoded: bytes) -> bytes:
 def _array(value: object) -> object:
     if isinstance(value, memoryview):
         return value.tolist()
-    raise NotImplementedError
+    kind = type(value).__name__
+    raise NotImplementedError(
+        f"a payload with a value of type {kind} has no form in JSON: name other senders"
+        " with the option subscribe"
+    )
 
 
 def _origins(segment: StoredSegment) -> _Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus.errors import PipelineError
 from bus.pipeline.folder import OutFolder
-from bus.pipeline.session import build_session
+from bus.pipeline.session import build_session, running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,9 +32,7 @@ def open_run(
         msg = f"no finished run in {out}: run `bus pipeline all --out {out}` first"
         raise PipelineError(msg)
     if spark is None:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
-
-        spark = SparkSession.getActiveSession() or build_session(log=folder.log)
+        spark = running_session() or build_session(log=folder.log)
     return OpenedRun(folder, spark)
 
 

@@ -18,9 +18,19 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import SHARED_FLOWS, RecordKind
 from bus.journal.rules import RULES, Basis, Verdict
-from bus.pipeline.bus_rules import b1, b2, b3, b4, b5, b6, deliveries, sort_name
+from bus.pipeline.bus_rules import (
+    b1,
+    b2,
+    b3,
+    b4,
+    b5,
+    b6,
+    by_absence,
+    deliveries,
+    sort_name,
+)
 from bus.pipeline.bus_silver import LINE, is_notification, suspects
-from bus.pipeline.silver import any_died, is_kind, of_channel
+from bus.pipeline.silver import any_died, is_kind, is_true, of_channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -173,7 +183,7 @@ def _q1(tables: Tables) -> DataFrame:
             },
         ),
         "interval": (
-            one_journal & (_true(accept_late) | _true(connect_late)),
+            one_journal & (is_true(accept_late) | is_true(connect_late)),
             {"late": F.when(accept_late, "accept").otherwise("connect")},
         ),
     }
@@ -250,7 +260,7 @@ def _q6(tables: Tables) -> DataFrame:
         F.col("received_mono") < F.col("sent_mono"),
     )
     place = _first("received") | {"other_n": F.col("sent_n")}
-    return _found("Q6", rows, {"early": (_true(early), {})}, place)
+    return _found("Q6", rows, {"early": (is_true(early), {})}, place)
 
 
 def _q7(tables: Tables) -> DataFrame:
@@ -269,8 +279,8 @@ def _q7(tables: Tables) -> DataFrame:
     # end(r.flow) and end(r.flow ^ 1) of the predicate.
     receiver = F.when(direction == 0, F.col("end_0")).otherwise(F.col("end_1"))
     sender = F.when(direction == 0, F.col("end_1")).otherwise(F.col("end_0"))
-    after_receiver = _true(F.col("n") > receiver)
-    after_sender = _true(F.col("n") > sender)
+    after_receiver = is_true(F.col("n") > receiver)
+    after_sender = is_true(F.col("n") > sender)
     cases: _Cases = {
         "received": (is_kind(RecordKind.RECEIVE) & after_receiver, {}),
         "sent": (is_kind(RecordKind.SEND) & after_sender, {}),
@@ -381,15 +391,12 @@ def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
         "receiver": F.coalesce("receiver", F.when(to_acceptor, one).otherwise(other)),
     }
     channel = F.shiftrightunsigned("flow", 1)
-    settled = F.when(F.col("settled"), Verdict.FAIL.value).otherwise(
-        Verdict.UNKNOWN.value
-    )
     return (
         found.withColumn("channel", F.when(F.isnull("origin"), channel))
         .join(ends, "channel", "left")
         .select(
             "rule",
-            F.coalesce("verdict", settled).alias("verdict"),
+            F.coalesce("verdict", by_absence()).alias("verdict"),
             "case",
             "explanation",
             *_PLACE,
@@ -416,14 +423,9 @@ def _first(prefix: str) -> dict[str, Column]:
     return {name: F.col(f"{prefix}_{name}") for name in ("journal", "n", "mono")}
 
 
-def _true(condition: Column) -> Column:
-    """Return a condition that is false where a compared value is null."""
-    return F.coalesce(condition, F.lit(False))
-
-
 def _differ(one: str, other: str) -> Column:
     """Return True if two names are both known and differ."""
-    known = _true(F.col(one) != "") & _true(F.col(other) != "")
+    known = is_true(F.col(one) != "") & is_true(F.col(other) != "")
     return known & (F.col(one) != F.col(other))
 
 

@@ -1,10 +1,11 @@
 """Spark itself: a check that it can run here, and a session with our settings.
 
 The rule: none of Spark's output reaches the terminal. The JVM is started with its
-output in a log file, once a process, since Spark keeps it for every later session. Only
-this module has the settings that must precede the start (the Python of the workers, the
-memory, the address). Its defaults never replace a setting that the user gave to
-`build_session` or to ``spark-submit``. This module depends on no table and no journal.
+output in a log file, once a process, since Spark keeps it for every later session. If
+it has ended, the next session starts another one. Only this module has the settings
+that must precede the start (the Python of the workers, the memory, the address). Its
+defaults never replace a setting that the user gave to `build_session` or to
+``spark-submit``. This module depends on no table and no journal.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import PipelineError
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +40,10 @@ __all__ = [
     "build_session",
     "given_settings",
     "is_local",
+    "java_end",
     "missing",
     "missing_packages",
+    "running_session",
     "session",
 ]
 
@@ -52,6 +56,13 @@ SHORT_RECORDS_MAX: Final = 10_000_000
 # Nearly half of the processor time of a short run went into optimizing code that was
 # about to end; the simple compiler avoids that. Long runs keep the other one.
 _SHORT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+
+# The limits of a container, in both versions of control groups. If the heap were
+# limited only by the machine's memory, the kernel would kill Java.
+_MEMORY_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 _PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "pandas")
 _DRAWING: Final = ("matplotlib", "jinja2")
@@ -90,8 +101,12 @@ _UNCLEAN: Final = "Unable to cleanly shutdown Spark JVM process"
 # The loggers in which py4j reports an interrupt; it uses the root's by mistake.
 _PY4J: Final = ("root", "py4j.java_gateway", "py4j.clientserver")
 
-# The JVM of this process: Spark can start it only once, and each session uses it.
-_jvm: JavaGateway | None = None
+# Java may close its connections some time before its end can be observed.
+_END_S: Final = 1
+_POLL_S: Final = 0.01
+
+# The log of the JVM of this process; None if another module has started it.
+_log: Path | None = None
 
 # The user's settings of the last session that was built.
 _given: dict[str, str] = {}
@@ -159,7 +174,7 @@ def build_session(
 ) -> SparkSession:
     """Start Spark, or a further session on the JVM that this process already has.
 
-    log: file for Spark's own output; only the first call of a process decides.
+    log: file for Spark's own output; only the call that starts Java decides.
     master: as Spark spells it; ``local[2]`` is two threads of this machine. If None,
       that of ``spark-submit`` or of its file of defaults, else `LOCAL_MASTER`.
     records: the approximate number of records to read; some defaults depend on it.
@@ -288,15 +303,17 @@ def session(
     records: int = 0,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield the running session of this process, else a new one for the block."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
+    """Yield the running session of this process, else a new one for the block.
 
+    Raises `PipelineError` if Java ends during the block, too.
+    """
     before = signal.getsignal(signal.SIGINT)
-    running = SparkSession.getActiveSession()
+    running = running_session()
     if running is not None:
-        yield running
+        with _end_of_java_told():
+            yield running
         return
-    with _interrupted_quietly():
+    with _quietly(), _end_of_java_told():
         context = _context(log, master, records, settings or {})
         _interrupted_as(before)
         spark = _session_on(context)
@@ -307,6 +324,73 @@ def session(
                 # The interrupt may have arrived during a call to the JVM.
                 warnings.filterwarnings("ignore", _UNCLEAN, RuntimeWarning)
                 spark.stop()
+
+
+def running_session() -> SparkSession | None:
+    """Return the running session of this process; None if there is none any more."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
+
+    _forget_ended_java()
+    return SparkSession.getActiveSession()
+
+
+def java_end(wait_s: float = 0) -> str | None:
+    """Return how Java ended and what to do about it; None if it has not ended.
+
+    wait_s: the time to wait for its end.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - loaded where used
+
+    # Any other access asks Java. Without a process, spark-submit has started Java, and
+    # ends with it.
+    process = vars(SparkContext._gateway or object).get("proc")
+    if process is None:
+        return None
+    latest, held = _sync.monotonic() + wait_s, _sync.Lock()
+    held.acquire()
+    while (code := process.poll()) is None:
+        if _sync.monotonic() >= latest:
+            return None
+        held.acquire(timeout=_POLL_S)
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    place = "" if _log is None else f"; its last output is in {_log}"
+    return (
+        f"Java ended {how} while Spark was in use{place}. Try again, which starts it"
+        " anew; if memory ran out, limit that of Java with --memory 1g"
+    )
+
+
+def _forget_ended_java() -> None:
+    """Let the next session start another JVM if that of this process has ended.
+
+    Spark itself would use the ended one forever.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - loaded where used
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
+
+    gateway = SparkContext._gateway
+    if gateway is None or java_end() is None:
+        return
+    if (context := SparkContext._active_spark_context) is not None:
+        context._jsc = None  # so that only the part in this process is stopped
+        context.stop()
+    gateway.close()
+    gateway.proc.stdin.close()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+@contextlib.contextmanager
+def _end_of_java_told() -> Iterator[None]:
+    """If Java ends in the block, raise that, in place of an error caused by it."""
+    try:
+        yield
+    except Exception as error:
+        # The error of a call that Java has answered needs no wait.
+        is_answer = hasattr(error, "java_exception") or isinstance(error, PipelineError)
+        if (end := java_end(0 if is_answer else _END_S)) is None:
+            raise
+        raise PipelineError(end) from error
 
 
 def _interrupted_as(
@@ -323,10 +407,10 @@ def _interrupted_as(
 
 
 @contextlib.contextmanager
-def _interrupted_quietly() -> Iterator[None]:
-    """In the block, keep py4j from printing tracebacks of an interrupt that it raises.
+def _quietly() -> Iterator[None]:
+    """In the block, keep py4j from printing tracebacks of an interrupt or Java's end.
 
-    The interrupted command reports it in one line, and there is no error.
+    The command reports either in one line.
     """
     loggers = [logging.getLogger(name) for name in _PY4J]
     for logger in loggers:
@@ -339,33 +423,37 @@ def _interrupted_quietly() -> Iterator[None]:
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Return True if a record reports anything but an interrupt or its consequence."""
+    """Return True if a record reports anything but an interrupt or Java's end."""
     error = record.exc_info[1] if record.exc_info else None
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return False
         error = error.__context__
-    return True
+    return java_end(_END_S) is None
 
 
 def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
+    from pyspark import SparkContext  # noqa: PLC0415 - loaded where used
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded where used
     from pyspark.java_gateway import (  # noqa: PLC0415 - loaded where used
         launch_gateway,
     )
 
-    global _jvm  # noqa: PLW0603 - one JVM a process is Spark's rule, not ours
-    if _jvm is None:
+    global _log  # noqa: PLW0603 - one JVM a process is Spark's rule, not ours
+    _forget_ended_java()
+    if SparkContext._gateway is None:
         try:
             with log.open("ab") as output, _interrupted_later():
                 streams = {"stdout": output, "stderr": output}
-                _jvm = launch_gateway(  # type: ignore[no-untyped-call] # it has no types
+                gateway = launch_gateway(  # type: ignore[no-untyped-call] # it has no types
                     conf, popen_kwargs=streams
                 )
+                _log = log
+                SparkContext._ensure_initialized(gateway=gateway)
         except (PySparkException, OSError) as error:
             msg = f"Spark does not start: {error}; see {log}"
             raise PipelineError(msg) from error
-    return _jvm
+    return SparkContext._gateway
 
 
 @contextlib.contextmanager
@@ -399,10 +487,14 @@ def _interrupted_later() -> Iterator[None]:
 def _heap_gib() -> int:
     """Return half of the memory in GiB: the workers and the page cache need the rest.
 
-    At least 1 GiB.
+    At least 1 GiB. The memory is that of the container, if it has a limit.
     """
-    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(HEAP_GIB_MAX, pages * page_bytes // 2**31))
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in _MEMORY_LIMITS:
+        # The file is missing in the other version, and without a limit it has a word.
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(path.read_text()))
+    return max(1, min(HEAP_GIB_MAX, min(limits) // 2**31))
 
 
 def _partitions(records: int) -> int:

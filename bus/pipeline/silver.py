@@ -40,6 +40,11 @@ def is_kind(*kinds: RecordKind) -> Column:
     return F.col("code").isin([int(kind) for kind in kinds])
 
 
+def is_true(condition: Column | str) -> Column:
+    """Return a condition, or column, that is false where it would be null."""
+    return F.coalesce(condition, F.lit(False))
+
+
 def of_channel() -> Column:
     """Return True if the record is a channel record."""
     return F.col("code").between(*CHANNEL_KINDS) & (F.col("channel") != 0)

@@ -79,17 +79,21 @@ class Worker:
 
     def open(self, *, client: bool) -> Bus:
         """Return the bus that this process joins."""
-        if folder := os.environ.get(JOURNALS):
-            self._journal = Journal(
-                folder, machine="machine", segment_bytes=_SEGMENT_BYTES
-            )
         return open_bus(
             process=self._name,
             machine="machine",
             role=Role.SLAVE if client else Role.AUTO,
             config=_CONFIG,
-            journal=self._journal,
+            journal=self._recorded("machine"),
         )
+
+    def _recorded(self, machine: str) -> Journal | None:
+        """Return the journal of this process, None if nothing is to be recorded."""
+        if folder := os.environ.get(JOURNALS):
+            self._journal = Journal(
+                folder, machine=machine, segment_bytes=_SEGMENT_BYTES
+            )
+        return self._journal
 
     def leave(self) -> list[str]:
         """Shut down in order; return the leaks of this process."""

@@ -50,6 +50,7 @@ class MachineWorker(Worker):
             role=Role.MASTER,
             config=_CONFIG,
             network=Network.read(self._network),
+            journal=self._recorded(self._name),
         )
 
     def subscribe(self, machines: list[str]) -> None:

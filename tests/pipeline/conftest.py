@@ -8,7 +8,7 @@ import pytest
 
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.run import run_pipeline
-from bus.pipeline.session import build_session, missing
+from bus.pipeline.session import build_session, java_end, missing, running_session
 from bus.pipeline.svg import draw
 from tests.pipeline.recorded import record
 
@@ -32,16 +32,44 @@ def fonts() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of the session for tests."""
+    return tmp_path_factory.mktemp("spark") / "spark.log"
+
+
+def _started(log: Path) -> SparkSession:
+    # Other programs of the run have a Java of their own.
+    memory = {"spark.driver.memory": "1g"}
+    session = build_session(log=log, master="local[2]", settings=memory)
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    return session
+
+
+@pytest.fixture(scope="session")
+def spark(spark_log: Path) -> Iterator[SparkSession]:
     """Two threads, two shuffle partitions; every caller of `run_pipeline` shares it."""
     lack = missing()
     if lack is not None:
         pytest.skip(f"Spark cannot run here: {lack}")
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = build_session(log=log, master="local[2]")
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    session = _started(spark_log)
     yield session
-    session.stop()
+    if running_session() is not None:
+        session.stop()
+
+
+@pytest.fixture(autouse=True)
+def java(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which Java ended, and give the later ones another one."""
+    yield
+    if request.node.get_closest_marker("spark") and (end := java_end()):
+        running_session()
+        if "spark" in request.fixturenames:
+            # All fixtures have this object.
+            spark = request.getfixturevalue("spark")
+            log = request.getfixturevalue("spark_log")
+            end += "\n" + "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+            vars(spark).update(vars(_started(log)))
+        pytest.fail(end, pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -18,20 +18,27 @@ from hypothesis import strategies as st
 
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
 from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
 from tests.journal.bus_history import clean_bus, kill_on_bus
 from tests.journal.histories import FAULTS, Condition, clean, kill, plant, split
+from tests.kills.campaign import Campaign as KillCampaign
+from tests.kills.worker import JOURNALS
+from tests.network.campaign import Campaign as NetworkCampaign
+from tests.network.ethernet import refusal_reason
 from tests.pipeline.batch import Batch, judge
 from tests.pipeline.chaos import chaos
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
 
+    from bus.journal.results import Result
     from bus.journal.violation import Violation
 
 HISTORIES = 60
+REFUSED = refusal_reason()
 BOTH = 2
 
 pytestmark = pytest.mark.spark
@@ -156,12 +163,56 @@ def test_both_checkers_agree_on_every_history(
         journals = Path(folder) / "journals"
         together.store(journals)
 
-        small = check(open_journals(journals))
-        large = judge(journals, Path(folder) / "out")
+        agree(journals, Path(folder) / "out")
 
+
+def _kill(folder: Path) -> None:
+    with KillCampaign(folder, seed=1) as campaign:
+        for number in range(6):
+            campaign.strike(number)
+        campaign.end()
+
+
+def _disturb(folder: Path) -> None:
+    with NetworkCampaign(folder, 2, seed=1) as campaign:
+        for profile in ("loss-30", "vanished"):
+            campaign.run(profile, 1.0)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "campaign",
+    [
+        _kill,
+        pytest.param(_disturb, marks=pytest.mark.skipif(bool(REFUSED), reason=REFUSED)),
+    ],
+)
+def test_both_checkers_agree_on_the_journals_of_a_campaign(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    campaign: Callable[[Path], None],
+) -> None:
+    del spark
+    monkeypatch.setenv(JOURNALS, str(tmp_path / "journals"))
+    # A short path, since the length of a socket path is limited.
+    with tempfile.TemporaryDirectory(prefix="net") as folder:
+        campaign(Path(folder) / "c")
+
+    result = agree(tmp_path / "journals", tmp_path / "out")
+
+    checked = {each.rule: each.checked for each in result.verdicts}
+    assert min(checked[rule] for rule in ("J1", "B1", "B2", "B3", "B5", "B6")) > 0
+    assert not [each for each in result.verdicts if each.verdict is Verdict.FAIL]
+
+
+def agree(journals: Path, out: Path) -> Result:
+    """Assert that both checkers report the same, and return it."""
+    small, large = check(open_journals(journals)), judge(journals, out)
     assert reported(large.violations) == reported(small.violations)
     assert len(large.violations) == len(small.violations)
     for ours, theirs in zip(large.result.verdicts, small.verdicts, strict=True):
         for field in ("rule", "verdict", "checked", "violated", "unknown"):
             assert getattr(ours, field) == getattr(theirs, field), field
     assert set(large.result.problems) == set(small.problems)
+    return large.result

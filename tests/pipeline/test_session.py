@@ -9,15 +9,16 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bus.pipeline.session
 from bus.errors import PipelineError
 from bus.pipeline.session import (
     _gateway,
-    _interrupted_quietly,
+    _heap_gib,
+    _quietly,
     build_session,
     missing,
     session,
@@ -104,13 +105,31 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     assert without.startswith("pyspark not installed: ")
 
 
+@pytest.mark.parametrize(
+    ("limit", "gib"), [(f"{5 * 2**30}\n", 2), ("1\n", 1), (f"{2**63 - 4096}\n", None)]
+)
+def test_the_heap_is_half_of_the_memory_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, gib: int | None
+) -> None:
+    unlimited = tmp_path / "unlimited"
+    unlimited.write_text("max\n")
+    paths = [tmp_path / "missing", unlimited]
+    monkeypatch.setattr("bus.pipeline.session._MEMORY_LIMITS", paths)
+    whole = _heap_gib()
+    paths.append(tmp_path / "limited")
+    paths[-1].write_text(limit)
+
+    assert _heap_gib() == (gib or whole)
+
+
 @pytest.mark.parametrize("strikes", [1, 2])
 def test_java_is_started_in_spite_of_an_interrupt_but_not_of_a_second_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strikes: int
 ) -> None:
     """An unregistered Java would survive; a registered one ends with this process."""
     starting = pytest.importorskip("pyspark.java_gateway")
-    gateway = object()
+    context = pytest.importorskip("pyspark").SparkContext
+    gateway = SimpleNamespace(jvm=None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def launch(_: object, *, popen_kwargs: dict[str, Any]) -> object:
@@ -120,7 +139,9 @@ def test_java_is_started_in_spite_of_an_interrupt_but_not_of_a_second_one(
         return gateway
 
     monkeypatch.setattr(starting, "launch_gateway", launch)
-    monkeypatch.setattr("bus.pipeline.session._jvm", None)
+    monkeypatch.setattr("bus.pipeline.session._log", None)
+    monkeypatch.setattr(context, "_gateway", None)
+    monkeypatch.setattr(context, "_jvm", None)
 
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -129,7 +150,7 @@ def test_java_is_started_in_spite_of_an_interrupt_but_not_of_a_second_one(
     finally:
         signal.signal(signal.SIGINT, before)
 
-    assert bus.pipeline.session._jvm is (gateway if strikes == 1 else None)
+    assert context._gateway is (gateway if strikes == 1 else None)
 
 
 def _fail(first: BaseException, logger: logging.Logger) -> None:
@@ -149,7 +170,7 @@ def test_of_an_interrupt_py4j_prints_nothing_and_of_other_errors_all(
 ) -> None:
     logger = logging.getLogger(name)
 
-    with _interrupted_quietly():
+    with _quietly():
         _fail(KeyboardInterrupt(), logger)
         assert caplog.records == []
         _fail(ValueError(), logger)
@@ -219,3 +240,41 @@ def test_the_settings_of_the_user_are_used_and_reported(tmp_path: Path) -> None:
     # All other settings are the pipeline's.
     assert used["spark.sql.parquet.compression.codec"] == "zstd"
     assert python == sys.executable
+
+
+_KILL = """
+import os, signal, sys
+from pathlib import Path
+from pyspark import SparkContext
+from bus.errors import PipelineError
+from bus.pipeline.session import running_session, session
+log = Path(sys.argv[1])
+try:
+    with session(log=log) as spark:
+        os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+        spark.range(3).count()
+except PipelineError as error:
+    print(error)
+print(running_session())
+with session(log=log) as spark:
+    print(spark.range(3).count(), running_session() is spark)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_a_java_that_was_killed_is_reported_and_the_next_session_starts_another(
+    tmp_path: Path,
+) -> None:
+    if lack := missing(drawing=False):
+        pytest.skip(f"Spark cannot run here: {lack}")
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", _KILL, str(log)]
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    error, *rest = ended.stdout.splitlines()
+    assert error.startswith("Java ended by SIGKILL while Spark was in use; its last")
+    assert f" is in {log}. Try again, " in error
+    assert rest == ["None", "3 True"]
+    assert ended.stderr == ""
