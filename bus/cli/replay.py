@@ -209,14 +209,21 @@ class _Part:
 
 def _obstacle(message: RecordedMessage) -> str:
     """Return why a recorded message cannot be sent; "" if it can."""
-    if is_system(message.sender) or is_system(message.receiver):
-        return _SYSTEM
-    if not message.sender:
-        return _NO_SENDER
-    if message.kind == "command" and not message.receiver:
-        return _NO_RECEIVER
-    if message.encoded is None or message.truncated:
+    why = _task_obstacle(message.kind, message.sender, message.receiver)
+    if not why and (message.encoded is None or message.truncated):
         return _NO_PAYLOAD
+    return why
+
+
+@functools.lru_cache
+def _task_obstacle(kind: str, sender: str, receiver: str) -> str:
+    """Return why messages between two tasks cannot be sent."""
+    if is_system(sender) or is_system(receiver):
+        return _SYSTEM
+    if not sender:
+        return _NO_SENDER
+    if kind == "command" and not receiver:
+        return _NO_RECEIVER
     return ""
 
 
