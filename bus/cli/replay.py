@@ -55,6 +55,9 @@ _BURST_MESSAGES: Final = 512
 _BURST_BYTES: Final = 4 << 20
 _BURSTS_IN_TRANSIT: Final = 4
 
+# At full rate, how many messages are sent between two looks at the clock.
+_UNTIMED_MESSAGES: Final = 64
+
 # The beginnings of an arrow key. As keys of their own they have no effect.
 _BEGUN: Final = ("\x1b[", "\x1bO", "\x1b")
 
@@ -150,7 +153,7 @@ def replay(
         if step and keys is None:
             raise click.UsageError("--step needs a terminal, which sends the keys")
         stack.enter_context(interruptible())
-        part = _Part.of(read())
+        part = _Part.of(read(payloads=False))
         _check_part(part, directory, renames)
         if opens := unserved(target):
             click.echo(f"bus: {opens}; the replay opens it", err=True)
@@ -206,14 +209,21 @@ class _Part:
 
 def _obstacle(message: RecordedMessage) -> str:
     """Return why a recorded message cannot be sent; "" if it can."""
-    if is_system(message.sender) or is_system(message.receiver):
-        return _SYSTEM
-    if not message.sender:
-        return _NO_SENDER
-    if message.kind == "command" and not message.receiver:
-        return _NO_RECEIVER
-    if message.encoded is None or message.truncated:
+    why = _task_obstacle(message.kind, message.sender, message.receiver)
+    if not why and (message.encoded is None or message.truncated):
         return _NO_PAYLOAD
+    return why
+
+
+@functools.lru_cache
+def _task_obstacle(kind: str, sender: str, receiver: str) -> str:
+    """Return why messages between two tasks cannot be sent."""
+    if is_system(sender) or is_system(receiver):
+        return _SYSTEM
+    if not sender:
+        return _NO_SENDER
+    if kind == "command" and not receiver:
+        return _NO_RECEIVER
     return ""
 
 
@@ -304,18 +314,23 @@ class _Replay:
 
     def _pass(self, messages: Iterator[RecordedMessage]) -> None:
         schedule, now = self._schedule, _sync.monotonic
+        untimed = 0
         for message in messages:
             if why := _obstacle(message):
                 self._skipped[why] += 1
                 continue
             at = self._at_ns = message.wall_ns
-            while (moment := now()) >= self._next_tick or (
-                schedule.wait_s(at, moment) > 0
-            ):
-                self._wait(at, moment)
-                if self._ended:
-                    return
-            schedule.on_sent(at, moment)
+            if untimed and schedule.is_unlimited:
+                untimed -= 1
+            else:
+                while (moment := now()) >= self._next_tick or (
+                    schedule.wait_s(at, moment) > 0
+                ):
+                    self._wait(at, moment)
+                    if self._ended:
+                        return
+                schedule.on_sent(at, moment)
+                untimed = _UNTIMED_MESSAGES
             self._send(message)
             if self._burst >= _BURST_MESSAGES or self._burst_bytes >= _BURST_BYTES:
                 self._wait_for_room()

@@ -38,6 +38,8 @@ from bus.journal.stored_segment import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from bus.journal.header import SegmentHeader
+
 __all__ = ["EARLIEST", "LATEST", "Follower", "Range", "lose", "starting_position"]
 
 _log = logging.getLogger("bus.journal")
@@ -138,12 +140,14 @@ def lose(journal: int, numbers: str, why: str, *, may_lack: bool) -> None:
 class _Followed:
     """One journal, as far as it is known.
 
+    machine: on which it was written.
     first: the number of the first record that is still there.
     end: all records below it are final.
     """
 
     folder: str
     id: int
+    machine: str
     first: int = 0
     end: int = 0
     slots: int = 1
@@ -167,9 +171,7 @@ class _Followed:
             path = Path(self.folder, f"seg-{number:05d}{OPEN_SUFFIX}")
             try:
                 header, end = final_end(path, self.end)
-                killed = (
-                    not lives and header.seal is None and header.boot_id == boot_id()
-                )
+                killed = not lives and header.seal is None and self._is_ours(header)
                 if killed:
                     header, end = final_end(path, self.end, has_writer=False)
             except (JournalError, OSError):
@@ -184,6 +186,13 @@ class _Followed:
                 self.over = header.seal is not None
                 break
         self.first = numbers[0] * self.slots
+
+    def _is_ours(self, header: SegmentHeader) -> bool:
+        """Return True if this machine wrote a segment, in this boot or an earlier one.
+
+        The lock of another machine's process may not reach this one.
+        """
+        return header.boot_id == boot_id() or self.machine == os.uname().nodename
 
     def ranges(self, first: int, end: int, may_lack: bool) -> Iterator[Range]:
         while first < end:
@@ -318,7 +327,8 @@ class Follower:
             journal = self._journals.get(folder)
             if journal is None:
                 try:
-                    journal = _Followed(folder, StoredJournal(Path(folder)).id)
+                    stored = StoredJournal(Path(folder))
+                    journal = _Followed(folder, stored.id, stored.machine)
                 except JournalError:
                     continue  # its writer is about to make the first file
             journal.refresh(files)

@@ -7,9 +7,10 @@ COMMAND, RESPOND or NOTIFY with no link crossed. The others only show its course
 The order: records of a journal are sorted by its monotonic clock, and journals merged
 by the wall clock. Threads draw the number of a record before they read the clock, so a
 record may be later than some that follow it. Each thread has at most one such record at
-a time, so a heap of `_THREADS_MAX` records sorts a journal exactly, up to that many
-threads that write at one instant. A wall clock that is set back reorders nothing within
-a journal: such a message keeps its place there.
+a time. So the records are sorted in batches, and the last `_THREADS_MAX` of each wait
+for the next batch. This is exact up to that many threads that write at one instant. A
+wall clock that is set back reorders nothing within a journal: such a message keeps its
+place there.
 
 The memory does not grow with the messages. It holds the names, one segment while it is
 read, and for each journal the packed origins of one segment.
@@ -19,12 +20,12 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import logging
+import operator
 import os
 import re
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bus.errors import JournalError
 from bus.journal.format import RECORD, RECORD_BYTES, Flag, Record, RecordKind
@@ -34,7 +35,7 @@ from bus.model.payload import Payload, decode
 from bus.model.specification import Specification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from bus.journal.stored_segment import StoredSegment
 
@@ -55,14 +56,18 @@ _ORIGINS: Final = {
 KINDS: Final = tuple(_ORIGINS.values())
 
 _THREADS_MAX: Final = 64
+_BATCH: Final = 4096  # records that are sorted together
+_HOP: Final = Record._fields.index("hop")
+_MONO: Final = operator.itemgetter(Record._fields.index("mono"))
+_Fields = tuple[Any, ...]  # of a `Record`, which takes as long to make as to unpack
+
 # Of each journal, twice as many keys at most are kept to recognize a repeated record.
 # The comm thread writes the second record of a notification, after a delay.
 _KEYS: Final = 32_768
 
 
-@attrs.frozen
-class RecordedMessage:
-    """One message as its sender sent it.
+class RecordedMessage(NamedTuple):
+    """One message as its sender sent it; a tuple, which is made the fastest.
 
     wall_ns: its time on the wall clock; mono: on the monotonic clock of its machine.
     journal, n: the record that accepted it.
@@ -71,7 +76,8 @@ class RecordedMessage:
     origin: the registration that sent it. mid: its number there; of an answer, that of
       the question.
     size: of the payload in bytes.
-    encoded: the payload as the bus encodes it, None if it was not kept.
+    encoded: the payload as the bus encodes it, None if it was not kept; b"" if it was
+      kept and not read.
     truncated: True if only the beginning of the payload was kept.
     failed: True for an answer that is an error; the payload is its text.
     """
@@ -86,7 +92,7 @@ class RecordedMessage:
     origin: int
     mid: int
     size: int
-    encoded: bytes | None = attrs.field(repr=False)
+    encoded: bytes | None
     truncated: bool = False
     failed: bool = False
 
@@ -121,6 +127,7 @@ def read_messages(
     since_ns: int | None = None,
     until_ns: int | None = None,
     kinds: Collection[str] = KINDS,
+    payloads: bool = True,
     on_problem: Callable[[str], object] = _log_problem,
 ) -> Iterator[RecordedMessage]:
     """Yield the messages of all journals at or below a folder, in order of time.
@@ -133,6 +140,7 @@ def read_messages(
       matches its sender or its receiver; without patterns, all are.
     since_ns, until_ns: times on the wall clock, the first included, the second not.
     kinds: those of `RecordedMessage.kind` to yield.
+    payloads: False to read no payloads; it takes half of the time.
     on_problem: called at the end, or when the iteration is abandoned, with each error
       of reading, as one line; the rest is yielded. By default they are logged.
 
@@ -146,7 +154,68 @@ def read_messages(
             raise ValueError(f"a kind must be one of {', '.join(KINDS)}, got {kind!r}")
     journals = open_journals(directory)
     chosen = [number for number, kind in _ORIGINS.items() if kind in kinds]
-    return _merged(journals, chosen, patterns, since_ns, until_ns, on_problem)
+    begin = -1 if since_ns is None else since_ns
+    end = 2**63 if until_ns is None else until_ns
+
+    @functools.cache
+    def is_selected(name: str) -> bool:
+        return bool(name) and any(each.matches(name) for each in patterns)
+
+    def stream(
+        place: int, journal: StoredJournal, names: dict[int, str]
+    ) -> Iterator[tuple[int, int, RecordedMessage]]:
+        """Yield the selected messages of a journal, with their keys of order.
+
+        The key is a time that never falls, and among equal times the index of the
+        journal.
+        """
+        latest = 0
+        for batch in _sorted(_first_of_each(_accepts(journal, chosen, names))):
+            times = journal.wall_times(list(map(_MONO, batch)))
+            for wall_ns, fields in zip(times, batch, strict=True):
+                latest = max(latest, wall_ns)
+                if not begin <= wall_ns < end:
+                    continue
+                kind, flags, _, size, n, mono, flow, seq, origin, mid, *_ = fields
+                sender = names.get(origin, "")
+                receiver = "" if kind == _NOTIFY else names.get(flow, "")
+                if patterns and not (is_selected(sender) or is_selected(receiver)):
+                    continue
+                encoded = None
+                if flags & _PAYLOAD:
+                    if payloads:
+                        encoded = journal.payload_at(seq)
+                    elif journal.has_payload_at(seq):
+                        encoded = b""
+                message = RecordedMessage(
+                    wall_ns,
+                    mono,
+                    journal.id,
+                    n,
+                    _ORIGINS[kind],
+                    sender,
+                    receiver,
+                    origin,
+                    mid,
+                    size,
+                    encoded,
+                    bool(flags & _TRUNCATED),
+                    bool(flags & _ERROR),
+                )
+                yield latest, place, message
+
+    def merged() -> Iterator[RecordedMessage]:
+        try:
+            names = task_names(journals)
+            streams = [stream(*pair, names) for pair in enumerate(journals)]
+            for _, _, message in heapq.merge(*streams):
+                yield message
+        finally:
+            for journal in journals:
+                for problem in journal.problems:
+                    on_problem(problem)
+
+    return merged()
 
 
 def task_names(journals: Iterable[StoredJournal]) -> dict[int, str]:
@@ -169,125 +238,67 @@ def _encodable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _merged(
-    journals: Sequence[StoredJournal],
-    kinds: Iterable[int],
-    patterns: Sequence[Specification],
-    since_ns: int | None,
-    until_ns: int | None,
-    on_problem: Callable[[str], object],
-) -> Iterator[RecordedMessage]:
-    begin = -1 if since_ns is None else since_ns
-    end = 2**63 if until_ns is None else until_ns
-    try:
-        names = task_names(journals)
-        streams = [
-            _origins(place, journal, kinds, names)
-            for place, journal in enumerate(journals)
-        ]
-        for _, place, wall_ns, record in heapq.merge(*streams):
-            journal = journals[place]
-            if not begin <= wall_ns < end:
-                continue
-            notifies = record.kind == _NOTIFY
-            sender = names.get(record.origin, "")
-            receiver = "" if notifies else names.get(record.flow, "")
-            if patterns and not any(
-                each.matches(name)
-                for each in patterns
-                for name in (sender, receiver)
-                if name
-            ):
-                continue
-            yield RecordedMessage(
-                wall_ns,
-                record.mono,
-                journal.id,
-                record.n,
-                _ORIGINS[record.kind],
-                sender,
-                receiver,
-                record.origin,
-                record.mid,
-                record.size,
-                journal.payload(record),
-                bool(record.flags & _TRUNCATED),
-                bool(record.flags & _ERROR),
-            )
-    finally:
-        for journal in journals:
-            for problem in journal.problems:
-                on_problem(problem)
-
-
-def _origins(
-    place: int, journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
-) -> Iterator[tuple[int, int, int, Record]]:
-    """Yield the origin of each message in a journal, with its key of order.
-
-    The key is a time that never falls, and among equal times the index of the journal.
-    The third item is the time on the wall clock.
-    """
-    latest = 0
-    for record in _sorted(_first_of_each(_accepts(journal, kinds, names))):
-        wall_ns = journal.wall_ns(record.mono)
-        latest = max(latest, wall_ns)
-        yield latest, place, wall_ns, record
-
-
 def _accepts(
     journal: StoredJournal, kinds: Iterable[int], names: dict[int, str]
-) -> Iterator[Record]:
-    """Yield the records that accept a message at its origin.
+) -> Iterator[list[_Fields]]:
+    """Yield the records that accept a message at its origin, in batches.
 
     Of a living process, tasks may have registered since `task_names` read the journal.
     """
     pattern = _pattern([*kinds, _REGISTER])
     # By `map`, so that no variable keeps a segment: each takes as much as its file.
     for rows in map(functools.partial(_rows, pattern), journal.segments()):
-        for record in map(Record._make, RECORD.iter_unpack(rows)):
-            if record.kind == _REGISTER:
-                name = _encodable(journal.name(record.task))
-                names.setdefault(record.flow, name)
-            elif not record.hop:
-                yield record
+        records = RECORD.iter_unpack(rows)
+        while batch := list(itertools.islice(records, _BATCH)):
+            accepts = []
+            for fields in batch:
+                if fields[0] == _REGISTER:
+                    register = Record._make(fields)
+                    name = _encodable(journal.name(register.task))
+                    names.setdefault(register.flow, name)
+                elif not fields[_HOP]:
+                    accepts.append(fields)
+            yield accepts
 
 
-def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
+def _first_of_each(batches: Iterable[list[_Fields]]) -> Iterator[list[_Fields]]:
     """Yield the first of the records that accept one message.
 
     A command that is sent on has the number of the first. A notification has one for
     each subscriber in this process, and one for all others; one payload joins them.
     """
-    older: set[tuple[int, int, int]] = set()
-    newer: set[tuple[int, int, int]] = set()
-    for record in records:
-        kept = record.flags & _PAYLOAD
-        key = record.kind, record.origin, record.mid
-        if record.kind == _NOTIFY and kept:
-            key = -1, record.origin, record.seq
-        elif record.kind == _RESPOND:
-            # Two askers may have given their questions one number.
-            key = -record.flow, record.origin, record.mid
-        if key in newer or key in older:
-            continue
-        newer.add(key)
-        if len(newer) > _KEYS:
-            older, newer = newer, set()
-        yield record
+    older: set[object] = set()
+    newer: set[object] = set()
+    for batch in batches:
+        first = []
+        for fields in batch:
+            kind, flags, _, _, _, _, flow, seq, origin, mid, *_ = fields
+            key: object
+            if kind == _NOTIFY and flags & _PAYLOAD:
+                key = seq
+            elif kind == _RESPOND:
+                # Two askers may have given their questions one number.
+                key = kind, origin, mid, flow
+            else:
+                key = kind, origin, mid
+            if key in newer or key in older:
+                continue
+            newer.add(key)
+            first.append(fields)
+            if len(newer) > _KEYS:
+                older, newer = newer, set()
+        yield first
 
 
-def _sorted(records: Iterable[Record]) -> Iterator[Record]:
+def _sorted(batches: Iterable[list[_Fields]]) -> Iterator[list[_Fields]]:
     """Sort the records of a journal by time; the module explains why this is exact."""
-    heap: list[tuple[int, int, Record]] = []
-    for record in records:
-        item = record.mono, record.n, record
-        if len(heap) < _THREADS_MAX:
-            heapq.heappush(heap, item)
-        else:
-            yield heapq.heappushpop(heap, item)[2]
-    while heap:
-        yield heapq.heappop(heap)[2]
+    waiting: list[_Fields] = []
+    for batch in batches:
+        waiting += batch
+        waiting.sort(key=_MONO)  # stable: among equal times by number
+        yield waiting[:-_THREADS_MAX]
+        waiting = waiting[-_THREADS_MAX:]
+    yield waiting
 
 
 def _rows(kinds: re.Pattern[bytes], segment: StoredSegment) -> bytearray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 LINES_NAMED_MAX: Final = 10
+_PAYLOAD: Final = int(Flag.PAYLOAD)  # to combine a number with a `Flag` is slow
 
 
 @attrs.frozen
@@ -175,6 +176,16 @@ class StoredJournal:
         anchor_mono, anchor_wall = self._anchors[max(0, place - 1)]
         return anchor_wall + mono - anchor_mono
 
+    def wall_times(self, monos: Sequence[int]) -> list[int]:
+        """Return `wall_ns` of each of some times, which must not fall."""
+        if monos:
+            first, last = monos[0], monos[-1]
+            places = (bisect.bisect(self._anchors, (at, 2**64)) for at in (first, last))
+            if self._anchors and len({*places}) == 1:
+                shift = self.wall_ns(first) - first
+                return [mono + shift for mono in monos]
+        return [self.wall_ns(mono) for mono in monos]
+
     def segment_paths(self) -> list[Path]:
         """Return its segment files, in order; a living process changes them."""
         try:
@@ -227,10 +238,14 @@ class StoredJournal:
         Only COMMAND, RESPOND and NOTIFY name payloads, and only in the process of the
         sender.
         """
-        if not record.flags & Flag.PAYLOAD or record.kind not in ACCEPTS:
+        if not record.flags & _PAYLOAD or record.kind not in ACCEPTS:
             return None
+        return self.payload_at(record.seq)
+
+    def payload_at(self, location: int) -> bytes | None:
+        """Return the payload at a location, None as `payload`."""
         try:
-            return self._payloads.read(record.seq)
+            return self._payloads.read(location)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -241,6 +256,10 @@ class StoredJournal:
             self.damaged_payloads += 1
             self.add_problem(str(error))
         return None
+
+    def has_payload_at(self, location: int) -> bool:
+        """Return True if the file of a location exists."""
+        return self._payloads.has_file_of(location)
 
     def close(self) -> None:
         """Close the payload file that `payload` leaves open between its calls."""

@@ -41,6 +41,11 @@ class Schedule:
         self._at_ns, self._since = first_ns, now
         self._steps = 0  # messages to send in spite of the pause
 
+    @property
+    def is_unlimited(self) -> bool:
+        """True if each message is due at once, until a key is pressed."""
+        return self.rate == math.inf and not self.paused
+
     def wait_s(self, at_ns: int, now: float) -> float:
         """Return the seconds until a message is due; 0 or less if it is due now.
 

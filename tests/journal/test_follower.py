@@ -6,11 +6,13 @@ import fcntl
 import json
 import logging
 import shutil
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.errors import JournalError
+from bus.journal import header
 from bus.journal.follower import EARLIEST, LATEST, Follower, starting_position
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
@@ -127,8 +129,26 @@ def test_an_empty_slot_is_awaited_until_its_writer_publishes_it(
         assert [*Follower(str(tmp_path / "copy")).ends().values()] == [end]
 
 
-def test_all_records_of_a_killed_process_are_final(tmp_path: Path) -> None:
-    """Other threads had written records after a slot that was never written."""
+@pytest.mark.parametrize(
+    ("machine", "restarted", "end"),
+    [
+        ("", False, 200),
+        ("", True, 200),
+        ("other", False, 200),
+        ("other", True, 4),  # its process may live: a lock may not reach this machine
+    ],
+)
+def test_all_records_of_a_killed_process_are_final(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+    restarted: bool,
+    end: int,
+) -> None:
+    """Other threads had written records after a slot that was never written.
+
+    restarted: the machine was, after the process had ended.
+    """
     code = """
         import sys, time
         from bus.journal.supply import Supply
@@ -137,7 +157,8 @@ def test_all_records_of_a_killed_process_are_final(tmp_path: Path) -> None:
         from tests.support import until
 
         Supply.publish = lambda *_: False
-        journal = Journal(sys.argv[1], segment_bytes=16 << 10)
+        machine = sys.argv[2] or None
+        journal = Journal(sys.argv[1], segment_bytes=16 << 10, machine=machine)
         until(lambda: spares_ready(journal, 1), "a spare is ready")
         for number in range(1, 200):
             if number in (4, 152, 160):  # the second is the last slot of its segment
@@ -148,7 +169,7 @@ def test_all_records_of_a_killed_process_are_final(tmp_path: Path) -> None:
         time.sleep(1000)
     """
     follower = Follower(str(tmp_path))
-    with start(code, tmp_path) as process:
+    with start(code, tmp_path, machine) as process:
         assert process.stdout is not None
         process.stdout.readline()
         before = follower.latest(EARLIEST, most=None)
@@ -156,12 +177,15 @@ def test_all_records_of_a_killed_process_are_final(tmp_path: Path) -> None:
     with next(tmp_path.rglob("seg-00001.open.qbj")).open("r+b") as file:
         file.seek(HEADER_BYTES + (160 - 153) * RECORD_BYTES + 5)
         file.write(b"killed in the middle of a record")
+    if restarted:
+        monkeypatch.setattr(header, "_BOOT_ID", tmp_path / "boot_id")
+        (tmp_path / "boot_id").write_text(f"{uuid.uuid4()}")
 
     after = follower.latest(before, most=None)
 
-    assert [*before.values(), *after.values()] == [4, 200]
+    assert [*before.values(), *after.values()] == [4, end]
     found = [n for _, n in numbers(tmp_path, EARLIEST, after)]
-    assert found == sorted({*range(200)} - {4, 152, 160})
+    assert found == sorted({*range(end)} - {4, 152, 160})
     assert follower.latest(after, most=None) == after
 
 

@@ -416,3 +416,17 @@ def test_two_threads_may_accept_the_messages_of_one_command_to_several_tasks() -
         assert {sink.kept[place - 1][0] for _, place in places} == {"payload"}
 
     explore(program, bound=2, random=30, seed=1, bytecode=[TracedPayload])
+
+
+def test_a_body_written_after_the_reader_read_its_place_is_found(
+    tmp_path: Path,
+) -> None:
+    """The reader keeps a part of the file, which was still empty there."""
+    writer = PayloadFile(tmp_path, PayloadHeader(1, 0, 0, 0), 1 << 16)
+    reader = StoredPayloads(tmp_path, 1)
+
+    for body in (b"first", b"second", b"third"):
+        assert reader.read(writer.write(body)) == body
+
+    reader.close()
+    writer.close()
