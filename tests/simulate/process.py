@@ -472,6 +472,10 @@ class SimProcess:
         self.say(lambda: f"{task.name} unsubscribes")
         for asked in task.subscriptions:
             self.subscriptions.unsubscribe(asked)
+            if self.trace_sink is not None:
+                self.trace_sink.on_task_event(
+                    BusOperation.UNSUBSCRIBE, task.entry.id.number, id(asked)
+                )
         task.subscriptions.clear()
         task.changes += 1
         self.settle()
