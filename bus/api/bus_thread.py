@@ -180,9 +180,10 @@ class BusThread(Uncopyable):
 
     @guarded("poll a thread")
     def poll(self, timeout: float | None = 0.0) -> int:
-        """Serve the unread messages, waiting at most ``timeout`` seconds for one.
+        """Run one callback of each task that has unread messages.
 
-        None waits without limit. Return the number of callbacks run.
+        If no task has any, wait for one: at most ``timeout`` seconds, None without
+        limit. Return the number of callbacks run; 0 if no message is unread.
 
         Raises:
             RuntimeError: called in another thread, or within a callback.
