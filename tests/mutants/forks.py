@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import select
 import shutil
 import signal
@@ -35,6 +36,8 @@ __all__ = ["NOT_SWAPPABLE", "Forks", "Trial"]
 AT_ONCE: Final = 2
 NOT_SWAPPABLE: Final = "only a planted copy can have this mutant"
 _OUTCOME: Final = "outcome"
+# A mutant may never stop appending. Without a limit the kernel would kill any process.
+_MEMORY_BYTES: Final = 6 << 30
 _START_S: Final = 60.0  # at most, until a new process has collected its tests
 
 
@@ -155,6 +158,7 @@ class Forks:
     def _in_child(self, trial: Trial, folder: Path) -> NoReturn:
         try:
             os.setsid()  # a group that can be killed with all that it starts
+            resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
             nowhere = os.open(os.devnull, os.O_RDWR)
             for each in range(3):
                 os.dup2(nowhere, each)
