@@ -301,15 +301,18 @@ def _recording(seconds: float, *, payloads: bool) -> Values:
     ):
         here = bus.here()
         bus.register(
-            "sink", on_command=lambda message: received.append(message.payload)
+            "sink",
+            thread=here,
+            on_command=lambda message: received.append(message.payload),
         )
-        source = bus.register("source")
+        source = bus.register("source", thread=here)
         begin, cpu = perf_counter(), thread_time()
         count = 0
         while (took := perf_counter() - begin) < seconds:
             for _ in repeat(None, 64):
                 source.command("sink", _BODY)
-            here.poll()
+            while len(received) < 64:
+                here.poll()
             count += 64
             received.clear()
         path = (thread_time() - cpu) / count * 1e6
