@@ -207,7 +207,7 @@ class _Recording:
         payload = message.payload
         size = size_of(payload)
         flags, location = self._sink.write_payload(payload, None, failed=False)
-        self._sink(
+        self._sink.record(
             BusOperation.NOTIFY,
             origin,
             number,

@@ -44,7 +44,7 @@ class BusRecorder:
 
         recorder = BusRecorder(journal.emit, journal.name)
         recorder.on_registered(process, "")
-        recorder(BusOperation.COMMAND, origin, mid, destination, 0, len(body))
+        recorder.record(BusOperation.COMMAND, origin, mid, destination, 0, len(body))
 
     A registration is identified by its number (`RegistrationId.number`), which is
     unique across processes. A process is identified by the number of its life on the
@@ -128,7 +128,7 @@ class BusRecorder:
         self._write_payload: Final = write_payload
         self._note: Final = note
 
-    def __call__(
+    def record(
         self,
         operation: BusOperation,
         origin: int,

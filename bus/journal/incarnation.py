@@ -157,15 +157,15 @@ class Incarnation:
         payloads = self._payloads
         if payloads is None:
             return 0, False
-        body, truncated = payloads.body(payload, encoded)
-        while not (location := payloads.current.write(body)):
-            if not self._advance_payloads(payloads):
-                self._supply.lose_payload()
-                return 0, False
-        return location, truncated
+        written = payloads.write(payload, encoded, self._advance_payloads)
+        if not written[0]:
+            self._supply.lose_payload()
+        return written
 
-    def _advance_payloads(self, payloads: Payloads) -> bool:
+    def _advance_payloads(self) -> bool:
         """Go on with the next payload file; False if none is ready. As `draw`."""
+        payloads = self._payloads
+        assert payloads is not None
         if getattr(self._inside, "drawing", False):
             return False
         self._inside.drawing = True
@@ -278,7 +278,10 @@ class Incarnation:
                 return self._supply.current.take()
             except StopIteration:
                 advanced = self._supply.advance()
-                self._wake_locked()
+                # On a full disk, the housekeeper tries again once a second; a wake-up
+                # for each lost record would make it try each time.
+                if advanced or not self._supply.short:
+                    self._wake_locked()
                 if not advanced:
                     return None
             # Only the closing thread may draw from a closing journal.

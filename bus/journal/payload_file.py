@@ -60,6 +60,12 @@ _ALIGNMENT: Final = 8
 # since threads write the records of neighbours in another order than the bodies.
 _WINDOW_BYTES: Final = 256 << 10
 _BEFORE_BYTES: Final = 32 << 10
+# A global is read faster than an attribute.
+_FORWARD: Final = os.SEEK_CUR
+_FRAME_BYTES: Final = FRAME.size
+_PADDED: Final = FRAME.size + _ALIGNMENT - 1
+_ALIGNED: Final = -_ALIGNMENT
+_pack_frame, _crc32 = FRAME.pack_into, zlib.crc32
 _OFFSET: Final = (1 << OFFSET_BITS) - 1
 
 
@@ -131,15 +137,16 @@ class PayloadFile(MappedFile):
     def write(self, body: bytes | memoryview) -> int:
         """Write a body; return its location, 0 if the file is full or closed."""
         length = len(body)
-        frame = -(-(FRAME.size + length) // _ALIGNMENT) * _ALIGNMENT
-        end = self._reserve(frame, os.SEEK_CUR)
+        frame = length + _PADDED & _ALIGNED
+        end = self._reserve(frame, _FORWARD)
         if end > self.size:
             return 0
         offset = end - frame
+        start = offset + _FRAME_BYTES
+        view = self._view
         try:
-            start = offset + FRAME.size
-            self._view[start : start + length] = body
-            FRAME.pack_into(self._view, offset, length, zlib.crc32(body))
+            view[start : start + length] = body
+            _pack_frame(view, offset, length, _crc32(body))
         except (ValueError, TypeError):  # closed without us: see `close`
             return 0
         return self._base | offset

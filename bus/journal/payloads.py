@@ -19,10 +19,11 @@ from bus.journal.payload_file import (
     PayloadHeader,
 )
 from bus.model.arrays import is_array
-from bus.model.payload import encode
+from bus.model.payload import ENCODER, encode, size_with_length
 from queuebroker import _sync
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from bus.journal.retention import Retention
@@ -32,6 +33,7 @@ __all__ = ["Payloads", "body_within", "room_for_one"]
 _log = logging.getLogger("bus.journal")
 
 _BYTES: Final = (bytes, memoryview)
+_encode: Final = ENCODER.encode
 
 
 def room_for_one(file_bytes: int) -> int:
@@ -81,6 +83,7 @@ class Payloads:
         "_journal",
         "_line",
         "_next",
+        "_plain_max",
         "_retention",
         "short",
     )
@@ -102,6 +105,8 @@ class Payloads:
         self._journal: Final = journal
         self._file_bytes: Final = file_bytes
         self._bytes_max: Final = bytes_max
+        # Bytes below this length are kept whole.
+        self._plain_max: Final = 2 * bytes_max - size_with_length(bytes_max)
         self._retention: Final = retention
         self._next = 0
         # Full files that the housekeeper has not yet seen.
@@ -116,11 +121,28 @@ class Payloads:
         """The file that bodies are written to."""
         return self._line[0]
 
-    def body(
-        self, payload: Any, encoded: bytes | memoryview | None
-    ) -> tuple[bytes | memoryview, bool]:
-        """Return the part of a payload that is kept, and True if more is left out."""
-        return body_within(payload, encoded, self._bytes_max)
+    def write(
+        self,
+        payload: Any,
+        encoded: bytes | memoryview | None,
+        advance: Callable[[], bool],
+    ) -> tuple[int, bool]:
+        """Write a payload; return its location, and True if only a part is kept.
+
+        The location is 0 if there is no room.
+
+        advance: calls `advance` under the lock; returns False if there is no spare.
+        """
+        body: bytes | memoryview
+        # The most common case is spared two calls.
+        if type(payload) is bytes and len(payload) < self._plain_max:
+            body, truncated = _encode(payload), False
+        else:
+            body, truncated = body_within(payload, encoded, self._bytes_max)
+        while not (location := self._line[0].write(body)):
+            if not advance():
+                return 0, False
+        return location, truncated
 
     def advance(self) -> bool:
         """Replace a full file by a spare; return False if there is none."""

@@ -289,7 +289,7 @@ class Journal(Closable):
     def _write_payload(
         self, payload: Any, encoded: bytes | memoryview | None
     ) -> tuple[int, bool]:
-        incarnation = self._current()
+        incarnation = self._incarnation or self._current()
         return (
             incarnation.write_payload(payload, encoded) if incarnation else (0, False)
         )

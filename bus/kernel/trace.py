@@ -85,7 +85,7 @@ class TraceSink(Protocol):
         failed: True for the text of an error in the place of an answer.
         """
 
-    def __call__(
+    def record(
         self,
         operation: BusOperation,
         origin: int,
@@ -175,8 +175,9 @@ class TracedPayload:
         last view.
         """
         if (content := self._content) is not None:
+            payload, encoded = content
             self._written = self._trace_sink.write_payload(
-                *content, failed=self._failed
+                payload, encoded, failed=self._failed
             )
             self._content = None
         return self._written
@@ -318,7 +319,7 @@ class Trace:
             self._record(self._accepted_as)
             return
         flags, location = self._payload.write()
-        self.trace_sink(
+        self.trace_sink.record(
             self._accepted_as,
             self.origin,
             self.mid,
@@ -341,11 +342,30 @@ class Trace:
 
     def record_extracted(self) -> None:
         """Record that the receiver has taken the message out of its FIFO."""
-        self._record(_EXTRACTED)
+        # Not by `_record`, as below: its call is a tenth of the time of a record.
+        self.trace_sink.record(
+            _EXTRACTED,
+            self.origin,
+            self.mid,
+            self.destination,
+            self.hop,
+            self.size,
+            0,
+            self.kind,
+        )
 
     def record_delivered(self) -> None:
         """Record that the message is about to be delivered to its receiver."""
-        self._record(_DELIVERED)
+        self.trace_sink.record(
+            _DELIVERED,
+            self.origin,
+            self.mid,
+            self.destination,
+            self.hop,
+            self.size,
+            0,
+            self.kind,
+        )
 
     def record_discarded(self, reason: BusReason) -> None:
         """Record that the message is dropped, and that its sender gets no error."""
@@ -378,7 +398,7 @@ class Trace:
     def _record(
         self, operation: BusOperation, hop: int | None = None, reason: int = 0
     ) -> None:
-        self.trace_sink(
+        self.trace_sink.record(
             operation,
             self.origin,
             self.mid,

@@ -113,7 +113,7 @@ def test_a_command_is_recorded_before_anybody_can_read_it(
         Holder.holding(bus) as holder,
     ):
         inbox = holder.thread._manager.inbox
-        tell = BusRecorder.__call__
+        tell = BusRecorder.record
 
         def looked(recorder: BusRecorder, operation: BusOperation, *rest: Any) -> None:
             if operation is BusOperation.COMMAND:
@@ -121,7 +121,7 @@ def test_a_command_is_recorded_before_anybody_can_read_it(
                 seen.append((inbox.lock.locked(), len(unread)))
             tell(recorder, operation, *rest)
 
-        monkeypatch.setattr(BusRecorder, "__call__", looked)
+        monkeypatch.setattr(BusRecorder, "record", looked)
         sender = bus.register("a")
         sender.command("holder", 1)
         sender.command("holder", 2)

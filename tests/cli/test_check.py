@@ -288,7 +288,7 @@ def test_a_violation_in_a_growing_journal_is_printed_and_notified(
         def notified() -> bool:
             number, delivered = next(numbers), BusOperation.DELIVER
             for each in (BusOperation.COMMAND, delivered, delivered):
-                recorder(each, 1, number, 2, 0, 64)
+                recorder.record(each, 1, number, 2, 0, 64)
             return bool(alpha("made['got']"))
 
         until(notified, "the violation was notified")

@@ -135,7 +135,9 @@ def test_cat_shows_which_payloads_are_kept_and_verify_reads_them(
         sink = journal._trace_sink()
         for mid, payload in enumerate((b"abc", b"abcdefghi"), start=1):
             flags, location = sink.write_payload(payload, None, failed=False)
-            sink(BusOperation.COMMAND, 1, mid, 2, 0, 9, flags=flags, location=location)
+            sink.record(
+                BusOperation.COMMAND, 1, mid, 2, 0, 9, flags=flags, location=location
+            )
     (file,) = tmp_path.rglob("payloads-*.bin")
 
     lines = invoke("cat", tmp_path, "--kind", "command").stdout.splitlines()

@@ -38,7 +38,7 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
 ) -> None:
     _, (one,) = reported(
         tmp_path,
-        lambda recorder: recorder(
+        lambda recorder: recorder.record(
             BusOperation.DISCARD,
             2**62,
             7,
@@ -106,7 +106,7 @@ def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> N
 
 
 CALLS: dict[str, Callable[[BusRecorder], None]] = {
-    "a step": lambda recorder: recorder(BusOperation.COMMAND, 1, 1, 1),
+    "a step": lambda recorder: recorder.record(BusOperation.COMMAND, 1, 1, 1),
     "a name": lambda recorder: recorder.on_registered(1, "name"),
     "a link": lambda recorder: recorder.link_up(1, "machine", "process"),
 }

@@ -337,10 +337,10 @@ def test_the_operations_of_a_recorder_are_checked_against_the_rules(
         recorder.on_registered(A, "a")
         recorder.on_registered(B, "b")
         for mid in (1, 2):
-            recorder(BusOperation.COMMAND, A, mid, B, 0, 64)
-            recorder(BusOperation.EXTRACT, A, mid, B, 0, 64)
-            recorder(BusOperation.DELIVER, A, mid, B, 0, 64)
-        recorder(BusOperation.DELIVER, A, 2, B, 0, 64)
+            recorder.record(BusOperation.COMMAND, A, mid, B, 0, 64)
+            recorder.record(BusOperation.EXTRACT, A, mid, B, 0, 64)
+            recorder.record(BusOperation.DELIVER, A, mid, B, 0, 64)
+        recorder.record(BusOperation.DELIVER, A, 2, B, 0, 64)
 
     result = check(open_journals(tmp_path))
 

@@ -256,7 +256,7 @@ def test_a_forked_child_keeps_payloads_in_a_folder_of_its_own(tmp_path: Path) ->
 
         def tell(payload):
             flags, location = sink.write_payload(payload, None, failed=False)
-            sink(BusOperation.COMMAND, 1, 1, 9, flags=flags, location=location)
+            sink.record(BusOperation.COMMAND, 1, 1, 9, flags=flags, location=location)
 
         journal = Journal(sys.argv[1], payloads=True)
         sink = journal._trace_sink()
@@ -296,7 +296,9 @@ def test_an_interrupt_loses_at_most_the_payload_that_was_being_kept(
                 payloads = incarnation_payloads(journal)
                 until(lambda: len(payloads._line) > 1, "a spare is ready")
                 flags, location = sink.write_payload(bytes(8300), None, failed=False)
-                sink(BusOperation.COMMAND, origin, 1, 9, flags=flags, location=location)
+                sink.record(
+                    BusOperation.COMMAND, origin, 1, 9, flags=flags, location=location
+                )
 
             tell(1)
             struck(lambda: tell(2))
@@ -382,7 +384,7 @@ class Places:
         self.kept.append((payload, encoded))
         return int(Flag.PAYLOAD), len(self.kept)
 
-    def __call__(self, *_: Any) -> None:
+    def record(self, *_: Any) -> None:
         pass
 
 

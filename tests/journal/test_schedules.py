@@ -87,7 +87,7 @@ def test_each_payload_is_kept_whole_or_not_named() -> None:
         sink = journal._trace_sink()
         payload = bytes((origin,)) * 3000  # a file has room for one
         flags, location = sink.write_payload(payload, None, failed=False)
-        sink(BusOperation.COMMAND, origin, 1, 9, flags=flags, location=location)
+        sink.record(BusOperation.COMMAND, origin, 1, 9, flags=flags, location=location)
 
     def program(run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ import pytest
 
 from bus.journal.checker import check
 from bus.journal.format import RecordKind
+from bus.journal.incarnation import Incarnation
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.supply import Tally
@@ -194,6 +195,35 @@ def test_a_full_disk_blocks_no_writer_and_is_reported(
     (line,) = [r.getMessage() for r in warnings]
     assert line.startswith(f"cannot make a journal segment in {journal.folder}: [Errno")
     assert "No space left on device; records without room are counted as lost" in line
+
+
+def test_lost_records_do_not_wake_the_housekeeper_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    wakes: list[int] = []
+    wake = Incarnation._wake_locked
+
+    def counted(incarnation: Incarnation) -> None:
+        wakes.append(journal.lost)
+        wake(incarnation)
+
+    monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 60.0)
+    with Journal(tmp_path, segment_bytes=SMALL) as journal:
+        assert journal._incarnation is not None
+        supply = journal._incarnation._supply
+        until(lambda: spares_ready(journal, 1), "spares lie ready")
+        monkeypatch.setattr("os.posix_fallocate", full)
+        while not journal.lost:
+            tell(journal, seq=1)
+        until(lambda: supply.short, "the housekeeper finds no room")
+        monkeypatch.setattr(Incarnation, "_wake_locked", counted)
+        for seq in range(2, 12):
+            tell(journal, seq=seq)
+        assert journal.lost > 10
+        assert not wakes
 
 
 def test_the_seal_counts_the_losses_of_a_disk_that_stays_full(

@@ -42,7 +42,7 @@ class Notes:
         self.reported: list[Reported] = []
         self.common: set[tuple[int, int, Kind]] = set()  # fields equal in all steps
 
-    def __call__(
+    def record(
         self,
         operation: Op,
         origin: int,

@@ -54,7 +54,7 @@ def test_the_location_of_a_payload_is_no_number_of_a_message(tmp_path: Path) -> 
     with Journal(tmp_path, payloads=True) as journal:
         sink = journal._trace_sink()
         flags, location = sink.write_payload(b"abc", None, failed=False)
-        sink(BusOperation.COMMAND, 1, 7, 2, flags=flags, location=location)
+        sink.record(BusOperation.COMMAND, 1, 7, 2, flags=flags, location=location)
 
     (row,) = [row for row in read(tmp_path) if row["kind"] == "command"]
     assert location

@@ -75,7 +75,7 @@ def test_a_notification_with_records_in_two_segments_is_one_row(
 
     def notify(number: int, subscriber: int) -> None:
         where = BusOperation.NOTIFY, 5, number, subscriber
-        sink(*where, kind=Kind.NOTIFICATION, flags=flags, location=location)
+        sink.record(*where, kind=Kind.NOTIFICATION, flags=flags, location=location)
 
     until(lambda: spares_ready(journal, 1), "spares lie ready")
     for number in range(4):
