@@ -458,7 +458,7 @@ def test_records_that_become_final_during_a_snapshot_are_copied(
             segment = read_segment(path, number)
             journal.emit(99)
             assert journal._incarnation is not None
-            journal._incarnation._supply.publish(lambda: True)
+            journal._incarnation._supply.publish(0.0)
             return segment
 
         monkeypatch.setattr("bus.journal.reader.read_segment", growing)

@@ -35,7 +35,9 @@ def test_however_it_is_taken_apart_each_comes_once_and_in_order(
     run, out = whole(), list[Incoming]()
     for wanted in counts:
         left, count = len(run), min(wanted, len(run))
-        some = run.take(count)
+        some, rest = run.split(count)
+        assert len(run) == left
+        run.payloads, run.lengths, run._unread, run.number = rest
         assert (len(some), len(run)) == (count, left - count)
         assert (some.at, some.reported, run.at) == (0, 0, 0)
         assert some._account is None
