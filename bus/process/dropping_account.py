@@ -114,7 +114,9 @@ class DroppingAccount(Account):
                 self._waiting = waiting
                 self._outside -= 1
                 self._outside_bytes -= message._size
-                self.behind, message.gap = message.gap, 0
+                # Not only that gap: another thread may have missed more since.
+                self.behind += message.gap
+                message.gap = 0
 
     def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message off the account; see `Account.extract`."""

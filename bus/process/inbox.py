@@ -21,7 +21,7 @@ from queuebroker.waiting.parking import PENDING, Pending, WaitList, wait_for
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from bus.kernel.tasks.routing_table import Entry
     from bus.kernel.tasks.runs import InboundRun
@@ -94,28 +94,32 @@ class Inbox:
         Return GONE if it does not host the task any more, FULL if the task has no room.
         """
         dropped: list[Incoming | InboundRun] = []
-        with self.lock:
-            if message._to.host is not host:
-                return Admission.GONE
-            admission = Admission.ACCEPTED
-            try:
-                if message._account is not None:
-                    admission = message._account.admit_locked(message, dropped)
-                if admission is Admission.ACCEPTED:
-                    try:
-                        if message._trace is not None:  # before the owner can see it
-                            message._trace.record_accepted(message._to.id.number)
-                    finally:
-                        # No interrupt is raised between the admission, or the record,
-                        # and the append.
-                        self.items.append(message)
-            finally:  # `_wake_locked`, inlined for each message
-                if self.arrived.asleep and self.items:
-                    self.wakeups += 1
-                    self.arrived.wake_one()
-            if dropped:
-                self._forget_dropped_locked(len(dropped))
-        report_dropped(dropped)
+        try:
+            with self.lock:
+                if message._to.host is not host:
+                    return Admission.GONE
+                admission = Admission.ACCEPTED
+                try:
+                    if message._account is not None:
+                        admission = message._account.admit_locked(message, dropped)
+                    if admission is Admission.ACCEPTED:
+                        try:
+                            if message._trace is not None:  # before the owner sees it
+                                message._trace.record_accepted(message._to.id.number)
+                        finally:
+                            # No interrupt is raised between the admission, or the
+                            # record, and the append.
+                            self.items.append(message)
+                finally:  # `_wake_locked`, inlined for each message
+                    if self.arrived.asleep and self.items:
+                        self.wakeups += 1
+                        self.arrived.wake_one()
+                if dropped:
+                    self._forget_dropped_locked(len(dropped))
+            report_dropped(dropped)
+        except BaseException:  # an interrupt: they are dropped all the same
+            report_dropped(dropped)
+            raise
         return admission
 
     def offer_run(
@@ -152,20 +156,24 @@ class Inbox:
         Return the number posted; they are removed from ``run``.
         """
         dropped: list[Incoming | InboundRun] = []
-        with self.lock:
-            if run._to.host is not host:
-                return 0
-            try:
-                some = account.admit_inbound_locked(run)
-                if some is None:
+        try:
+            with self.lock:
+                if run._to.host is not host:
                     return 0
-                self.items.append(some)  # no call since the admission
-            finally:
-                self._wake_locked()
-            account.trim_locked(dropped)
-            if dropped:
-                self._forget_dropped_locked(len(dropped))
-        report_dropped(dropped)
+                try:
+                    some = account.admit_inbound_locked(run)
+                    if some is None:
+                        return 0
+                    self.items.append(some)  # no call since the admission
+                finally:
+                    self._wake_locked()
+                account.trim_locked(dropped)
+                if dropped:
+                    self._forget_dropped_locked(len(dropped))
+            report_dropped(dropped)
+        except BaseException:  # as in `offer`
+            report_dropped(dropped)
+            raise
         return len(some.payloads)
 
     def offer_until(
@@ -275,11 +283,15 @@ class Inbox:
             self._dropped = 0
 
 
-def report_dropped(dropped: Iterable[Incoming | InboundRun]) -> None:
+def report_dropped(dropped: list[Incoming | InboundRun]) -> None:
     """Report to their senders the messages that the receiver's policy dropped.
 
-    Of a run there is nothing to report: its sender is in another process.
+    Each is removed from the list; after an interrupt the caller repeats the call. Of a
+    run there is nothing to report: its sender is in another process.
     """
-    for each in dropped:
+    while dropped:
+        each = dropped[0]
         if isinstance(each, Incoming):
             each._source.mailbox.client.on_dropped(each)
+        # Not before: a repeated report is harmless, and none may be lost.
+        del dropped[0]

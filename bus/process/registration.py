@@ -78,11 +78,7 @@ class Opening:
             self._verdict = None
             del self._left[0]
             self._settle(message)
-        while self._dropped:
-            dropped = self._dropped[0]
-            report_dropped((dropped,))
-            # Not before: a repeated report is harmless, and none may be lost.
-            del self._dropped[0]
+        report_dropped(self._dropped)
 
     def _settle(self, message: Incoming) -> None:
         entry, account = self._entry, self._mailbox.client.account

@@ -135,9 +135,7 @@ class Scheduler:
         # between two of these steps costs one empty turn, and no task loses its later
         # turns.
         items = mailbox.items
-        if items and type(item := items[0]) is not InboundRun:
-            del items[0]  # no call: an interrupt finds the item here or in ``item``
-        else:
+        if not items or type(item := items[0]) is InboundRun:
             item = self._next(mailbox, now)
             if item is None:
                 mailbox.ready = False
@@ -148,6 +146,8 @@ class Scheduler:
                 self._read(mailbox, item, now + slice_s)
                 return
             items = mailbox.items
+        assert items is not None
+        del items[0]  # no call: an interrupt finds the item here or in ``item``
         if items:
             try:
                 ready.rotate(-1)
@@ -182,7 +182,7 @@ class Scheduler:
             self.turn()
 
     def _next(self, mailbox: Mailbox, now: float) -> Any:
-        """Return the next item, removed, or the run to read from, kept.
+        """Return the next item, or the run to read from; both stay in the mailbox.
 
         Return None if the mailbox is empty. If the task cannot read from the run, the
         remaining messages of the run become single items.
@@ -191,7 +191,6 @@ class Scheduler:
         while items:
             item = items[0]
             if type(item) is not InboundRun:
-                del items[0]
                 return item
             if item:
                 late = item.deadline is not None and item.deadline <= now

@@ -417,3 +417,18 @@ def is_as_ever(subscriber: Subscriber) -> None:
     subscriber.read(100)
     after = range(subscriber.number - MESSAGES_MAX, subscriber.number)
     assert subscriber.got[-MESSAGES_MAX:] == [*after]
+
+
+@clause("BUS-FLOW-3")
+def test_a_withdrawn_message_leaves_its_gap_and_later_ones_to_the_next() -> None:
+    subscriber = Subscriber()
+    subscriber.miss(2)
+    message = subscriber.message(b"1")
+    assert subscriber.account.admit_at_once(message, subscriber.inbox.lock)
+    subscriber.miss(3)
+
+    subscriber.account.withdraw(message, subscriber.inbox.lock)
+
+    subscriber.one()
+    subscriber.read(1)
+    assert subscriber.gaps == [5]

@@ -59,3 +59,18 @@ def test_an_interrupted_send_leaves_no_room_taken(
         assert account.accepted == len(clerk.read) + account.dropped
 
     everywhere(case, packages=(bus,))
+
+
+@clause("BUS-FLOW-3")
+def test_an_interrupted_send_reports_the_command_that_it_drops_to_its_sender() -> None:
+    def case(interrupted: Blow) -> None:
+        station = Station()
+        host = ThreadManager("other")
+        clerk, _ = station.register("c", host, capacity=1, overflow="drop-oldest")
+        station.send("c", "before")
+
+        interrupted(lambda: station.send("c", "this"))
+
+        assert len(station.sender.dropped) == clerk.account.dropped
+
+    everywhere(case, packages=(bus,))

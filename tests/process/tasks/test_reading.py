@@ -395,6 +395,31 @@ def test_an_interrupt_while_a_run_is_split_loses_and_doubles_no_message(
     everywhere(case, packages=[bus])
 
 
+@clause("BUS-MSG-15", "BUS-FLOW-7")
+def test_an_interrupted_turn_keeps_no_room_for_a_message_behind_a_run_that_was_read(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task reads it later, unless the turn has extracted it."""
+
+    def case(interrupted: Blow) -> None:
+        station = Station()
+        station.home.adopt()
+        task, entry = reader(station, "c")
+        post(station, entry, *named(2))
+        post_one(station, entry, "after")
+        for _ in named(2):
+            station.home.poll(0)
+        # As the client of a task does: see `Receiver.on_interrupted`.
+        monkeypatch.setattr(task, "on_interrupted", lambda *_: task.account.unread > 0)
+
+        interrupted(lambda: station.home.poll(0))
+
+        run_due(station.home)
+        assert task.account.unread == 0
+
+    everywhere(case, packages=[bus])
+
+
 @clause("BUS-FLOW-1", "BUS-CHAN-6")
 @pytest.mark.parametrize(("room", "given"), [(0, 0), (1, 1), (3, 3), (4, 4), (9, 4)])
 def test_as_many_are_posted_as_there_is_room_for(
