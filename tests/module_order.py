@@ -15,6 +15,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker": (
         "errors",
         "_green",
+        "_files",
         "_sync",
         "waiting",
         "_net",

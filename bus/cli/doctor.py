@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import resource
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,7 +18,8 @@ from bus.errors import BusError
 from bus.features.machines.doctor_verb import diagnose
 from bus.model.address import fresh_name
 from bus.requirements import requirements
-from queuebroker import _net
+from queuebroker import _files, _net
+from queuebroker._files import resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +92,11 @@ def _sockets(target: Target) -> Finding:
 
 
 def _descriptors(_: Target) -> Finding:
+    what = "descriptors"
+    if resource is None:
+        return Finding(what, OK, "this system has no limit to raise")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    what, fact = "descriptors", f"{soft} for each process"
+    fact = f"{soft} for each process"
     unlimited = soft == resource.RLIM_INFINITY
     if unlimited or soft >= _DESCRIPTORS_GOOD:
         return Finding(what, OK, "no limit" if unlimited else fact)
@@ -121,6 +124,8 @@ def _served(target: Target) -> Finding:
 
 def _shared_memory(_: Target) -> Finding:
     what = "shared memory"
+    if not _files.HAS_SEALED_MEMORY:
+        return Finding(what, OK, "needs Linux: long messages are sent over sockets")
     try:
         descriptor = os.memfd_create("doctor", os.MFD_CLOEXEC)
         try:

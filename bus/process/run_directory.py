@@ -13,7 +13,6 @@ another user. A process that cannot write to the run directory never becomes mas
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -23,7 +22,7 @@ from weakref import WeakSet
 
 from bus.errors import AccessDeniedError
 from bus.model.address import fresh_name
-from queuebroker import _net
+from queuebroker import _files, _net
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
+# The folders for the files of one user, on Linux and on Windows.
+_PLACES: Final = ("XDG_RUNTIME_DIR", "LOCALAPPDATA")
 # The start of the remedy if the run directory cannot be used.
 ELSEWHERE: Final = f"set {_ENVIRONMENT}, or BusConfig(run_directory=...), to "
 MASTER: Final = "Master"  # the socket of the process that is master
@@ -49,15 +50,16 @@ def run_base(given: str | None = None) -> Path:
     """Return the parent directory of the run directories of all buses.
 
     given: the configured path; else BUS_RUN_DIR of the environment; else the user's
-      runtime directory, or one in /tmp.
+      runtime directory, that of a user of Windows, or one in /tmp.
     """
     text = given or os.environ.get(_ENVIRONMENT)
     if text:
         return Path(text).absolute()
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
-        return Path(runtime).absolute() / "queuebroker"
-    return Path(f"/tmp/queuebroker-{os.geteuid()}")  # noqa: S108 # checked below
+    for variable in _PLACES:
+        place = os.environ.get(variable)
+        if place and Path(place).is_dir():
+            return Path(place).absolute() / "queuebroker"
+    return Path(f"/tmp/queuebroker-{_files.user_id()}")  # noqa: S108 # checked below
 
 
 class RunDirectory:
@@ -100,7 +102,7 @@ class RunDirectory:
             # reader could lock it, and so keep all others out.
             self._make(directory, 0o2710)
             about = directory.lstat()
-            entered = os.access(directory, os.X_OK, effective_ids=True)
+            entered = _files.may_access(directory, os.X_OK)
         except PermissionError as error:
             raise self._denied(f"{directory}: {error.strerror}") from None
         except (FileExistsError, NotADirectoryError):
@@ -115,9 +117,9 @@ class RunDirectory:
             ) from None
         if not stat.S_ISDIR(about.st_mode):
             raise self._denied(f"{directory} is not a directory")
-        if not self._access.trusts(about.st_uid):
-            raise self._denied(f"{directory} belongs to uid {about.st_uid}")
-        mode = stat.S_IMODE(about.st_mode)
+        if not self._access.trusts(owner := _files.owner_of(about)):
+            raise self._denied(f"{directory} belongs to uid {owner}")
+        mode = _files.mode_of(about)
         listed = about.st_gid in self._access.groups
         if not listed and mode & _FORBIDDEN and not mode & _FORBIDDEN_WITH_GROUP:
             group = f"group {about.st_gid}, which is not on the access list"
@@ -152,7 +154,7 @@ class RunDirectory:
     @property
     def is_guest(self) -> bool:
         """True if this process may not write here, and so never becomes master."""
-        return not os.access(self.path, os.W_OK, effective_ids=True)
+        return not _files.may_access(self.path, os.W_OK)
 
     @property
     def own(self) -> Path:
@@ -202,11 +204,10 @@ class RunDirectory:
         # file locked by the first. It is noted before it is locked, so that `release`
         # closes it after any interrupt.
         if not self._locks:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             lock = self.path / "lock"
-            self._locks.open(os.open, lock, flags, 0o600)
+            self._locks.open(os.open, lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _files.lock(self._locks[-1])
         except BaseException as error:
             self.release()
             if isinstance(error, BlockingIOError):
@@ -229,7 +230,8 @@ class RunDirectory:
 
 def _give(directory: Path, groups: Iterable[int]) -> bool:
     """Give a directory to the first permitted group; return False if none is."""
-    for each in sorted(groups):
+    # Windows has no groups of this kind.
+    for each in sorted(groups) if _files.HAS_USERS else ():
         with suppress(PermissionError):
             os.chown(directory, -1, each)
             return True

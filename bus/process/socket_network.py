@@ -26,7 +26,7 @@ from bus.process.link_helpers import PORT
 from bus.process.link_poller import SocketPoller
 from bus.process.run_directory import ELSEWHERE, RunDirectory
 from bus.process.socket_listeners import SocketListeners
-from queuebroker import _sync
+from queuebroker import _files, _sync
 from queuebroker.errors import BrokerNameInUseError
 from queuebroker.sockets import SocketMessageQueue
 
@@ -66,7 +66,7 @@ def _secret() -> bytes:
         with suppress(OSError):
             if content := Path(path).read_bytes().strip():
                 return content
-    return os.uname().nodename.encode()
+    return _files.host_name().encode()
 
 
 _log: Final = logging.getLogger("bus")
