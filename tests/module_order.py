@@ -91,6 +91,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     # Verbs stand with `cli`. An import from a layer to a feature is judged by PARTS.
     "bus": (
         "requirements",
+        "support",
         "errors",
         "model",
         "kernel",
@@ -411,5 +412,5 @@ PARTS: Mapping[str, str] = {
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
-    "root": "__init__ __main__ requirements testing api: membership",
+    "root": "__init__ __main__ requirements support testing api: membership",
 }

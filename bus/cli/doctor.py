@@ -18,6 +18,7 @@ from bus.errors import BusError
 from bus.features.machines.doctor_verb import diagnose
 from bus.model.address import fresh_name
 from bus.requirements import requirements
+from bus.support import CAPABILITIES, here
 from queuebroker import _files, _net
 from queuebroker._files import resource
 
@@ -50,13 +51,22 @@ def doctor(target: Target) -> None:
     linked.
     """
     if target.network is None:
-        findings = [*(check(target) for check in _CHECKS), *_packages()]
+        findings = [_system(), *(check(target) for check in _CHECKS), *_packages()]
     else:
         findings = diagnose(target, target.network)
     end_with(findings, as_json=target.as_json)
 
 
 # Requirements of every bus.
+
+
+def _system() -> Finding:
+    """Name the capabilities that this system lacks; see `bus.support`."""
+    missing = [each for each in CAPABILITIES if each.on(here()) != "yes"]
+    if not missing:
+        return Finding("system", OK, "has all that a bus can use")
+    names = ", ".join(each.what for each in missing)
+    return Finding("system", OK, f"lacks: {names}", "see docs/reference/systems.md")
 
 
 def _directory(target: Target) -> Finding:
@@ -74,6 +84,8 @@ def _directory(target: Target) -> Finding:
 def _sockets(target: Target) -> Finding:
     """Check that a socket can be created in the run directory, and dialled."""
     what = "sockets"
+    if not _net.HAS_UNIX:
+        return Finding(what, OK, "not tried: this system has no UNIX sockets")
     try:
         directory = run_directory(target)
     except (BusError, ValueError, OSError):

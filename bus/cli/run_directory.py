@@ -86,7 +86,8 @@ def is_served(target: Target) -> bool:
     """
     place = run_base() / target.bus
     longest = len(os.fsencode(place / _NAME_MAX))
-    if os.path.lexists(place) or longest > _net.PATH_BYTES_MAX:
+    is_checked = not _net.HAS_UNIX or longest > _net.PATH_BYTES_MAX
+    if os.path.lexists(place) or is_checked:
         return run_directory(target).is_served()
     _check_base(target)
     return False
@@ -97,6 +98,8 @@ def served_buses() -> list[str]:
     try:
         places = sorted(run_base().iterdir())
     except OSError:  # missing, or of another user
+        return []
+    if not _net.HAS_UNIX:
         return []
     return [each.name for each in places if _net.has_listener(each / MASTER)]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.model.rights import AccessList
 
-__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "run_base"]
+__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "no_local_links", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 # The folders for the files of one user, on Linux and on Windows.
@@ -62,6 +62,16 @@ def run_base(given: str | None = None) -> Path:
     return Path(f"/tmp/queuebroker-{_files.user_id()}")  # noqa: S108 # checked below
 
 
+def no_local_links(act: str) -> OSError:
+    """Return the error for an act that needs links within a machine (OPEN-1)."""
+    return OSError(
+        errno.EAFNOSUPPORT,
+        f"cannot {act}: processes of one machine are linked by UNIX sockets, which "
+        "this system lacks; give each process a `machine` and a Network of its own, "
+        "and set BUS_RUN_DIR to a folder for each",
+    )
+
+
 class RunDirectory:
     """The directory of one bus, checked (BUS-SEC-3), and the lock in it.
 
@@ -87,7 +97,7 @@ class RunDirectory:
             msg = f"run directory must have a path in UTF-8, got {str(self.path)!r}"
             raise ValueError(msg) from None
         longest = len(os.fsencode(self.path / _NAME_MAX))
-        if longest > _net.PATH_BYTES_MAX:
+        if _net.HAS_UNIX and longest > _net.PATH_BYTES_MAX:
             raise ValueError(
                 f"run directory must leave room for sockets: {self.path} gives paths "
                 f"of {longest} bytes, the system takes {_net.PATH_BYTES_MAX}"
@@ -179,6 +189,8 @@ class RunDirectory:
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""
+        if not _net.HAS_UNIX:
+            return
         self._sweep(self.path)
         guests = self.path / _GUESTS
         if self._access.groups:
@@ -216,7 +228,9 @@ class RunDirectory:
         return True
 
     def is_served(self) -> bool:
-        """Return True if a master accepts links."""
+        """Return True if a master accepts links; OSError without UNIX sockets."""
+        if not _net.HAS_UNIX:
+            raise no_local_links(f"join bus {self._bus!r}")
         return _net.has_listener(self.path / MASTER)
 
     def release(self) -> None:

@@ -44,6 +44,9 @@ __all__ = [
     "unused_port",
 ]
 
+# False on Windows.
+HAS_UNIX: Final = hasattr(socket, "AF_UNIX")
+
 Socket = socket.socket
 # What a socket connects to: the path of a UNIX socket, or a NUL and its abstract name;
 # over TCP a host and a port.
