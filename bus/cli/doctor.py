@@ -51,7 +51,8 @@ def doctor(target: Target) -> None:
     linked.
     """
     if target.network is None:
-        findings = [_system(), *(check(target) for check in _CHECKS), *_packages()]
+        checks = (check(target) for check in _CHECKS)
+        findings = [*_system(), *checks, *_packages()]
     else:
         findings = diagnose(target, target.network)
     end_with(findings, as_json=target.as_json)
@@ -60,13 +61,14 @@ def doctor(target: Target) -> None:
 # Requirements of every bus.
 
 
-def _system() -> Finding:
-    """Name the capabilities that this system lacks; see `bus.support`."""
-    missing = [each for each in CAPABILITIES if each.on(here()) != "yes"]
-    if not missing:
-        return Finding("system", OK, "has all that a bus can use")
-    names = ", ".join(each.what for each in missing)
-    return Finding("system", OK, f"lacks: {names}", "see docs/reference/systems.md")
+def _system() -> list[Finding]:
+    """Return one finding per capability that this system lacks; see `bus.support`."""
+    facilities = here()
+    return [
+        Finding("system", OK, f"{each.what}: {instead}")
+        for each in CAPABILITIES
+        if (instead := each.on(facilities)) != "yes"
+    ]
 
 
 def _directory(target: Target) -> Finding:
@@ -123,6 +125,8 @@ def _descriptors(_: Target) -> Finding:
 def _served(target: Target) -> Finding:
     """Report whether the bus has a process; both states are `OK`."""
     what = f"bus {target.bus}"
+    if not _net.HAS_UNIX:
+        return Finding(what, OK, "not searched: this system has no UNIX sockets")
     try:
         served = run_directory(target).is_served()
     except (BusError, ValueError, OSError):
