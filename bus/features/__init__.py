@@ -224,12 +224,13 @@ def _memory(new: NewBus) -> OpenHooks:
     """
 
     def bodies(process: Process) -> Bodies:
-        from bus.features.memory.link_memory import LinkMemory
+        from bus.features.memory.link_memory import LinkMemory, ViewedBodies
 
-        return LinkMemory(new.config, process)
+        if _files.HAS_SEALED_MEMORY:
+            return LinkMemory(new.config, process)
+        return ViewedBodies()
 
-    shares = new.config.shared_memory and _files.HAS_SEALED_MEMORY
-    return OpenHooks(bodies=bodies if shares else None)
+    return OpenHooks(bodies=bodies if new.config.shared_memory else None)
 
 
 def _subscriptions(remote: RemoteManager) -> Hooks:
