@@ -13,6 +13,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
+from queuebroker._platform import msvcrt  # first: it may remove calls of `os`
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -68,7 +70,6 @@ def _module(name: str) -> Any:
 
 # Modules of the standard library; None where they are missing, as on Windows.
 fcntl, pwd, resource = map(_module, ("fcntl", "pwd", "resource"))
-_msvcrt: Final = None if fcntl else _module("msvcrt")
 
 
 class Descriptors(list[int]):
@@ -109,12 +110,10 @@ def lock(file: int, *, shared: bool = False) -> None:
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         fcntl.flock(file, kind | fcntl.LOCK_NB)
         return
-    if _msvcrt is None:
-        raise OSError(errno.ENOLCK, "this system has no locks of files")
     at = os.lseek(file, 0, os.SEEK_CUR)
     os.lseek(file, _LOCK_AT, os.SEEK_SET)
     try:
-        _msvcrt.locking(file, _msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
     except PermissionError as error:
         raise BlockingIOError(errno.EWOULDBLOCK, error.strerror) from None
     finally:

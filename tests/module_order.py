@@ -14,6 +14,7 @@ __all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
 ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker": (
         "errors",
+        "_platform",
         "_green",
         "_files",
         "_sync",
@@ -33,6 +34,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "queuebroker.waiting": (
         "parking",
+        "event",
         "readiness",
     ),
     "queuebroker._net": (

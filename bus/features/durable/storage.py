@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
 from bus.errors import BusyError
-from queuebroker import _files
+from queuebroker import _files, _platform
 from queuebroker._net import Descriptors
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _close_in_child() -> None:
         each.close()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+_platform.after_fork_in_child(_close_in_child)
 
 
 def _read_all(file: int) -> bytes:
