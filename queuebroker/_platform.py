@@ -33,7 +33,7 @@ _LINUX_ONLY: Final = {
         *("memfd_create", "pidfd_open", "pipe2", "posix_fallocate", "fdatasync"),
         *("sched_getaffinity", "sched_setaffinity"),
     ),
-    # Not its constants, which `forkserver` of `multiprocessing` uses while it loads this.
+    # Not its constants, which `forkserver` of `multiprocessing` uses as it loads this.
     "select": ("epoll",),
     "selectors": ("EpollSelector",),
     "socket": ("MSG_CMSG_CLOEXEC", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
@@ -87,7 +87,7 @@ def _remove(names: dict[str, tuple[str, ...]]) -> None:
                 delattr(module, name)
     import selectors  # noqa: PLC0415 # only where Linux stands in for another system
 
-    poll = getattr(selectors, "PollSelector", selectors.SelectSelector)
+    poll: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
     selectors.DefaultSelector = poll  # type: ignore[misc]
 
 
