@@ -18,7 +18,10 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import queuebroker._platform  # noqa: F401 # first: it may remove calls of `os`
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +49,7 @@ __all__ = [
     "park",
     "spin",
     "wall_ns",
+    "yield_processor",
 ]
 
 
@@ -180,6 +184,12 @@ BUSY_S = 0.25
 _busy_until = 0.0  # on `monotonic`; a race over it costs one time slice
 
 
+# Lets other threads run, without a sleep, and releases the interpreter lock.
+yield_processor: Callable[[], object] = getattr(os, "sched_yield", None) or partial(
+    time.sleep, 0
+)
+
+
 def join(thread: threading.Thread, seconds: float) -> bool:
     """Wait for a thread; return True if it has ended.
 
@@ -248,7 +258,7 @@ def spin(ready: Callable[[], bool]) -> bool:
     if until < _busy_until:
         return ready()
     while not (came := ready()) and monotonic() < until:
-        os.sched_yield()  # releases the interpreter lock without sleeping
+        yield_processor()
     if monotonic() > until + LATE_S:
         _busy_until = until + BUSY_S
     return came

@@ -14,6 +14,7 @@ __all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
 ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker": (
         "errors",
+        "_platform",
         "_green",
         "_sync",
         "waiting",
@@ -32,6 +33,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "queuebroker.waiting": (
         "parking",
+        "event",
         "readiness",
     ),
     "queuebroker._net": (

@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from bus.errors import AccessDeniedError
 from bus.model.address import fresh_name
-from queuebroker import _net
+from queuebroker import _net, _platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -244,4 +244,4 @@ def _forked() -> None:
         directory.abandon_after_fork()
 
 
-os.register_at_fork(after_in_child=_forked)
+_platform.after_fork_in_child(_forked)

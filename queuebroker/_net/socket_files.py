@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import select
 import stat
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from queuebroker._net.polling import INT_MAX
 from queuebroker._net.sockets import ipc_socket
+from queuebroker._platform import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 # Maximum length of a socket path in the kernel, without the terminating zero byte.
-PATH_BYTES_MAX: Final = 107
+PATH_BYTES_MAX: Final = 107 if SYSTEM == "linux" else 103
 # Number of tries to lock a folder, and the pause between two tries. Other processes
 # hold the lock for less than a millisecond.
 _LOCK_TRIES: Final = 400
@@ -81,6 +81,8 @@ def lock_folder(path: Path) -> Iterator[None]:
 
 
 def _lock_soon(folder: int, path: Path) -> None:
+    import fcntl  # noqa: PLC0415 # Windows has none, and no UNIX sockets
+
     pause = select.poll()
     for _ in range(_LOCK_TRIES):
         try:
@@ -118,6 +120,9 @@ def listen_abstract(name: str, *, backlog: int) -> Socket:
     Raises:
         OSError: EADDRINUSE if another socket has the name.
     """
+    if SYSTEM != "linux":
+        text = "only Linux has UNIX sockets with an abstract name; use a path"
+        raise OSError(errno.EAFNOSUPPORT, text)
     made = ipc_socket()
     try:
         made.bind(b"\0" + os.fsencode(name))

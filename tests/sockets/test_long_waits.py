@@ -141,7 +141,7 @@ def test_a_wait_is_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_poll_is_asked_for_no_longer_than_the_system_takes() -> None:
     poller = _net.Poller()
     served = Driver()
-    poller.register(served._wake_fd, _net.READ)
+    poller.register(served._wake.fd, _net.READ)
     served.call(list)
     assert poller.poll(_net.POLL_S_MAX)
     with pytest.raises(OverflowError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
 from bus.errors import BusyError
+from queuebroker import _platform
 from queuebroker._net import Descriptors
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _close_in_child() -> None:
         each.close()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+_platform.after_fork_in_child(_close_in_child)
 
 
 def _read_all(file: int) -> bytes:

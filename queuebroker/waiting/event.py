@@ -1,0 +1,78 @@
+"""`Event`: a descriptor that is readable while the event is set.
+
+An eventfd, or a pair of sockets where the system has none. Both work alike: to set an
+event twice is no error, and to clear an event that is not set raises `BlockingIOError`.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from queuebroker import _platform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Event"]
+
+_HAS_EVENTFD: Final = hasattr(os, "eventfd")
+
+
+class Event:
+    """A descriptor that is readable while this is set; closed when it is collected.
+
+    fd: the descriptor to watch.
+    set, clear: each is one call into C. No interrupt can break it off, and a thread
+      that makes it holds no lock.
+
+    Raises:
+        OSError: no descriptor is left; none stays open.
+    """
+
+    __slots__ = ("__weakref__", "_opened", "clear", "fd", "set")
+
+    def __init__(self) -> None:
+        # One call in C opens an eventfd and stores it: an interrupt between two calls
+        # would leave it open forever. A socket is closed when it is collected.
+        self._opened: Final[list[Any]] = []
+        self.fd: int
+        self.set: Callable[[], object]
+        self.clear: Callable[[], object]
+        if _HAS_EVENTFD:
+            flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+            self._opened.extend(map(os.eventfd, (0,), (flags,)))
+            [self.fd] = self._opened
+            self.set = partial(os.eventfd_write, self.fd, 1)
+            self.clear = partial(os.eventfd_read, self.fd)
+        else:
+            self._opened.extend(_platform.open_pair())
+            reader, writer = self._opened
+            self.fd = reader.fileno()
+            # One byte, either here or on its way to the reader: so the sockets never
+            # fill up. `set` sends the byte, or nothing; `clear` puts it back.
+            byte = {0: b"\0"}
+            take = map(byte.pop, repeat(0), repeat(b""))
+            self.set = partial(next, map(writer.send, take))
+            receive = map(reader.recv, repeat(1))
+            self.clear = partial(next, map(byte.__setitem__, repeat(0), receive))
+
+    def close(self) -> None:
+        """Close the descriptor; no thread may set or clear the event any more."""
+        while self._opened:
+            any(map(_close, map(self._opened.pop, (-1,))))
+
+    def __del__(self) -> None:
+        # Missing if an interrupt came first.
+        if hasattr(self, "_opened"):
+            self.close()
+
+
+if _HAS_EVENTFD:
+    _close: Callable[[Any], object] = os.close
+else:
+
+    def _close(opened: Any) -> None:
+        opened.close()
