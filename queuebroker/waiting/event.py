@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from queuebroker import _platform
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 __all__ = ["Event"]
@@ -25,6 +26,7 @@ class Event:
     """A descriptor that is readable while this is set; closed when it is collected.
 
     fd: the descriptor to watch.
+    reader: its socket; None if it is an eventfd.
     set, clear: each is one call into C. No interrupt can break it off, and a thread
       that makes it holds no lock.
 
@@ -32,13 +34,14 @@ class Event:
         OSError: no descriptor is left; none stays open.
     """
 
-    __slots__ = ("__weakref__", "_opened", "clear", "fd", "set")
+    __slots__ = ("__weakref__", "_opened", "clear", "fd", "reader", "set")
 
     def __init__(self) -> None:
         # One call in C opens an eventfd and stores it: an interrupt between two calls
         # would leave it open forever. A socket is closed when it is collected.
         self._opened: Final[list[Any]] = []
         self.fd: int
+        self.reader: socket.socket | None = None
         self.set: Callable[[], object]
         self.clear: Callable[[], object]
         if _HAS_EVENTFD:
@@ -51,6 +54,7 @@ class Event:
             self._opened.extend(_platform.open_pair())
             reader, writer = self._opened
             self.fd = reader.fileno()
+            self.reader = reader
             # One byte, either here or on its way to the reader: so the sockets never
             # fill up. `set` sends the byte, or nothing; `clear` puts it back.
             byte = {0: b"\0"}
