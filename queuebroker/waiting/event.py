@@ -53,6 +53,9 @@ class Event:
         else:
             self._opened.extend(_platform.open_pair())
             reader, writer = self._opened
+            # A send never blocks: at most one byte is on its way. Wine refuses a send
+            # on a non-blocking socket while another thread sends.
+            writer.setblocking(True)
             self.fd = reader.fileno()
             self.reader = reader
             # One byte, either here or on its way to the reader: so the sockets never
