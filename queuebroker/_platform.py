@@ -12,16 +12,18 @@ there. It is for tests, and concerns the whole process.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-__all__ = ["SYSTEM", "after_fork_in_child", "open_pair"]
+__all__ = ["SYSTEM", "after_fork_in_child", "msvcrt", "open_pair"]
 
 _VARIABLE: Final = "QUEUEBROKER_PORTABLE"
 # By module: the names that only Linux has, as far as the two packages could use them.
@@ -31,9 +33,9 @@ _LINUX_ONLY: Final = {
         *("memfd_create", "pidfd_open", "pipe2", "posix_fallocate", "fdatasync"),
         *("sched_getaffinity", "sched_setaffinity"),
     ),
-    "select": (
-        *("epoll", "EPOLLIN", "EPOLLOUT", "EPOLLERR", "EPOLLHUP", "EPOLLONESHOT"),
-    ),
+    # Not its constants, which `forkserver` of `multiprocessing` uses as it loads this.
+    "select": ("epoll",),
+    "selectors": ("EpollSelector",),
     "socket": ("MSG_CMSG_CLOEXEC", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
     "fcntl": ("F_ADD_SEALS", "F_GET_SEALS", "F_SEAL_GROW", "F_SEAL_SHRINK"),
 }
@@ -42,10 +44,11 @@ _NOT_ON_WINDOWS: Final = {
     "os": (
         *("fork", "forkpty", "register_at_fork", "sched_yield"),
         *("pread", "preadv", "pwrite", "pwritev", "fchmod", "fchown", "chown"),
-        *("O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "mkfifo", "uname"),
+        *("O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "mkfifo"),
         *("getuid", "geteuid", "getgid", "getegid", "getloadavg", "killpg", "setsid"),
     ),
     "select": ("poll",),
+    "selectors": ("PollSelector",),
     "socket": ("AF_UNIX", "MSG_DONTWAIT", "SO_PEERCRED", "SO_REUSEPORT"),
     "time": ("clock_gettime",),
     "signal": ("pthread_kill", "pthread_sigmask", "setitimer"),
@@ -56,6 +59,7 @@ _NO_MODULES_ON_WINDOWS: Final = ("fcntl", "grp", "pwd", "resource", "termios", "
 def _system() -> Literal["linux", "posix", "windows"]:
     chosen = os.environ.get(_VARIABLE, "")
     if sys.platform == "win32":
+        globals()["msvcrt"] = import_module("msvcrt")
         return "windows"
     if sys.platform != "linux":
         return "posix"
@@ -65,6 +69,7 @@ def _system() -> Literal["linux", "posix", "windows"]:
         _remove(_LINUX_ONLY)
         return "posix"
     if chosen == "windows":
+        _stand_in_for_locks()
         _remove(_LINUX_ONLY)
         _remove(_NOT_ON_WINDOWS)
         _pair_over_tcp()
@@ -80,6 +85,10 @@ def _remove(names: dict[str, tuple[str, ...]]) -> None:
         for name in removed:
             if hasattr(module, name):
                 delattr(module, name)
+    import selectors  # noqa: PLC0415 # only where Linux stands in for another system
+
+    poll: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
+    selectors.DefaultSelector = poll  # type: ignore[misc]
 
 
 def after_fork_in_child(function: Callable[[], object]) -> None:
@@ -112,6 +121,23 @@ def _pair_over_tcp() -> None:
         return one, other
 
     socket.socketpair = socketpair  # type: ignore[assignment]
+
+
+# The module of Windows, for its locks of files; None on other systems. The stand-in is
+# not among the modules: others take its presence there for Windows.
+msvcrt: Any = None
+
+
+def _stand_in_for_locks() -> None:
+    fcntl = import_module("fcntl")  # it is about to be removed
+
+    def locking(file: int, _mode: int, _size: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
+    globals()["msvcrt"] = SimpleNamespace(LK_NBLCK=2, locking=locking)
 
 
 SYSTEM: Final = _system()

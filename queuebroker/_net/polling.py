@@ -11,14 +11,15 @@ import errno
 import os
 import select
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVarTuple
+from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
+from queuebroker._files import Descriptors
 from queuebroker._green import refuse_green_threads
 from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 __all__ = [
     "ENDED",
@@ -34,8 +35,6 @@ __all__ = [
     "wait_to_read",
     "wait_to_read_any",
 ]
-
-Ts = TypeVarTuple("Ts")
 
 refuse_green_threads()  # green threads remove `epoll`
 
@@ -215,24 +214,3 @@ def processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-class Descriptors(list[int]):
-    """Open descriptors, closed when this object is collected at the latest.
-
-    No interrupt can lose one. It comes between two calls, never within one that is made
-    in C. So one such call opens a descriptor and stores it, and one removes it and
-    closes it.
-    """
-
-    def open(self, opener: Callable[[*Ts], int], *arguments: *Ts) -> None:
-        """Append the descriptor that a function written in C opens."""
-        self.extend(map(opener, *((each,) for each in arguments)))
-
-    def close(self) -> None:
-        """Remove and close each descriptor."""
-        while self:
-            any(map(os.close, map(self.pop, (-1,))))
-
-    def __del__(self) -> None:
-        self.close()  # an interrupt may have hit the thread that was about to do it
