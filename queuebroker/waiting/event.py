@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from queuebroker import _platform
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 __all__ = ["Event"]
@@ -27,6 +28,7 @@ class Event:
     """A descriptor that is readable while this is set; closed when it is collected.
 
     fd: the descriptor to watch.
+    reader: its socket on Windows, else None.
     set, clear: each is one call into C. No interrupt can break it off, and a thread
       that makes it holds no lock.
 
@@ -34,13 +36,14 @@ class Event:
         OSError: no descriptor is left; none stays open.
     """
 
-    __slots__ = ("__weakref__", "_opened", "clear", "fd", "set")
+    __slots__ = ("__weakref__", "_opened", "clear", "fd", "reader", "set")
 
     def __init__(self) -> None:
         # One call in C opens the descriptors and stores them: an interrupt between two
         # calls would leave one open forever. A socket is closed when it is collected.
         self._opened: Final[list[Any]] = []
         self.fd: int
+        self.reader: socket.socket | None = None
         self.set: Callable[[], object]
         self.clear: Callable[[], object]
         if _HAS_EVENTFD:
@@ -57,7 +60,11 @@ class Event:
         if _platform.SYSTEM == "windows":
             self._opened.extend(_platform.open_pair())
             reader, writer = self._opened
+            # A send never blocks: at most one byte is on its way. Wine refuses a send
+            # on a non-blocking socket while another thread sends.
+            writer.setblocking(True)
             self.fd = reader.fileno()
+            self.reader = reader
             write, read = map(writer.send, take), map(reader.recv, repeat(1))
         else:
             opener = map(operator.call, (os.pipe,))
