@@ -33,7 +33,7 @@ _LINUX_ONLY: Final = {
         *("memfd_create", "pidfd_open", "pipe2", "posix_fallocate", "fdatasync"),
         *("sched_getaffinity", "sched_setaffinity"),
     ),
-    # Not its constants, which `forkserver` of `multiprocessing` uses while it loads this.
+    # Not its constants: `multiprocessing.forkserver` uses them while it loads this.
     "select": ("epoll",),
     "selectors": ("EpollSelector",),
     "socket": ("MSG_CMSG_CLOEXEC", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
@@ -88,7 +88,7 @@ def _remove(names: dict[str, tuple[str, ...]]) -> None:
     import selectors  # noqa: PLC0415 # only where Linux stands in for another system
 
     poll = getattr(selectors, "PollSelector", selectors.SelectSelector)
-    selectors.DefaultSelector = poll  # type: ignore[misc]
+    selectors.DefaultSelector = poll  # type: ignore[assignment, misc]
 
 
 def after_fork_in_child(function: Callable[[], object]) -> None:
