@@ -33,7 +33,7 @@ _LINUX_ONLY: Final = {
         *("memfd_create", "pidfd_open", "pipe2", "posix_fallocate", "fdatasync"),
         *("sched_getaffinity", "sched_setaffinity"),
     ),
-    # Not its constants: `multiprocessing.forkserver` uses them while it loads this.
+    # Not its constants, which `forkserver` of `multiprocessing` uses as it loads this.
     "select": ("epoll",),
     "selectors": ("EpollSelector",),
     "socket": ("MSG_CMSG_CLOEXEC", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
@@ -87,8 +87,8 @@ def _remove(names: dict[str, tuple[str, ...]]) -> None:
                 delattr(module, name)
     import selectors  # noqa: PLC0415 # only where Linux stands in for another system
 
-    poll = getattr(selectors, "PollSelector", selectors.SelectSelector)
-    selectors.DefaultSelector = poll  # type: ignore[assignment, misc]
+    poll: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
+    selectors.DefaultSelector = poll  # type: ignore[misc]
 
 
 def after_fork_in_child(function: Callable[[], object]) -> None:
@@ -100,7 +100,7 @@ def after_fork_in_child(function: Callable[[], object]) -> None:
 
 def open_pair() -> tuple[socket.socket, socket.socket]:
     """Return two connected sockets, non-blocking and close-on-exec."""
-    import socket  # noqa: PLC0415 # only where there is no eventfd
+    import socket  # noqa: PLC0415 # only on Windows
 
     pair = socket.socketpair()
     for each in pair:

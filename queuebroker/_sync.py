@@ -19,9 +19,10 @@ import threading
 import time
 import weakref
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import queuebroker._platform  # noqa: F401 # first: it may remove calls of `os`
+from queuebroker import _platform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,18 @@ __all__ = [
     "wall_ns",
     "yield_processor",
 ]
+
+
+# On Windows no signal ends the ``acquire`` of a lock. There the main thread, the only
+# one in which handlers run, wakes after each such time, in seconds, to run them.
+SLICE_S: Final = 0.05
+_IN_SLICES: Final = _platform.SYSTEM == "windows"
+_main_thread: Final = threading.main_thread()
+
+
+def _runs_handlers() -> bool:
+    # Not `may_be_interrupted`: the explorer has a main thread of its own.
+    return _thread.get_ident() == _main_thread.ident
 
 
 class WithLock:
@@ -93,7 +106,8 @@ class WithRLock(WithLock):
         lock: Any = _thread.RLock()
         self._stand_for(lock)
         self._is_owned = lock._is_owned  # used by `owns`
-        self._at_fork_reinit = lock._at_fork_reinit  # used by `free_after_fork`
+        if hasattr(lock, "_at_fork_reinit"):  # Windows has no fork
+            self._at_fork_reinit = lock._at_fork_reinit  # used by `free_after_fork`
 
 
 class _Begun(threading.Event):
@@ -134,6 +148,17 @@ class Thread(threading.Thread):
         self._started = _Begun(first)
         return first
 
+    if _IN_SLICES:
+
+        def join(self, timeout: float | None = None) -> None:
+            """Wait as the base class does, and run signal handlers meanwhile."""
+            rest_s = inf if timeout is None else timeout
+            deadline = monotonic() + rest_s
+            while rest_s > SLICE_S and _runs_handlers() and self.is_alive():
+                super().join(SLICE_S)
+                rest_s = deadline - monotonic()
+            super().join(None if rest_s == inf else max(0.0, rest_s))
+
     def start(self) -> None:
         try:
             super().start()
@@ -163,10 +188,14 @@ if TYPE_CHECKING:
 else:
     RLock = WithRLock if _TORN else _thread.RLock
 get_ident = _thread.get_ident
-monotonic = time.monotonic
+
+# On Windows, `time.monotonic` of Python 3.11 and 3.12 advances every 15.6 ms. Callers
+# compare times with one another only, never with those of another clock.
+_IS_COARSE: Final = time.get_clock_info("monotonic").resolution > 1e-3
+monotonic = time.perf_counter if _IS_COARSE else time.monotonic
 
 # For recording: both clocks in nanoseconds, thread-local storage, the thread's name.
-monotonic_ns = time.monotonic_ns
+monotonic_ns = time.perf_counter_ns if _IS_COARSE else time.monotonic_ns
 wall_ns = time.time_ns
 Local = threading.local
 current_thread = threading.current_thread
@@ -288,3 +317,23 @@ def park(
         if lock.acquire(True, slice_s):
             return True
     return lock.acquire(False)
+
+
+_park: Final = park
+
+
+def _park_in_slices(
+    lock: _thread.LockType, predicate: Callable[[], bool], deadline: float | None
+) -> bool:
+    """Stand for `park` on Windows, and run signal handlers meanwhile."""
+    while _runs_handlers():
+        soon = monotonic() + SLICE_S
+        if deadline is not None and deadline <= soon:
+            break
+        if _park(lock, predicate, soon):
+            return True
+    return _park(lock, predicate, deadline)
+
+
+if _IN_SLICES:
+    park = _park_in_slices

@@ -9,6 +9,7 @@ import select
 import stat
 from typing import TYPE_CHECKING, Final
 
+from queuebroker import _files
 from queuebroker._net.polling import INT_MAX
 from queuebroker._net.sockets import ipc_socket
 from queuebroker._platform import SYSTEM
@@ -72,7 +73,7 @@ def lock_folder(path: Path) -> Iterator[None]:
         TimeoutError: another process holds the lock for too long, for example because
             it was stopped meanwhile.
     """
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(*_files.to_lock(path))
     try:
         _lock_soon(folder, path)
         yield
@@ -81,12 +82,10 @@ def lock_folder(path: Path) -> Iterator[None]:
 
 
 def _lock_soon(folder: int, path: Path) -> None:
-    import fcntl  # noqa: PLC0415 # Windows has none, and no UNIX sockets
-
     pause = select.poll()
     for _ in range(_LOCK_TRIES):
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _files.lock(folder)
         except BlockingIOError:
             pause.poll(_LOCK_PAUSE_MS)
         else:

@@ -18,7 +18,7 @@ from collections import deque
 from functools import partial
 from itertools import chain
 from operator import length_hint
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker import _sync
 from queuebroker.waiting.event import Event
@@ -42,7 +42,7 @@ class Waker:
         NotImplementedError: the loop cannot read descriptors.
     """
 
-    __slots__ = ("__weakref__", "_event", "_rung", "loop")
+    __slots__ = ("__weakref__", "_event", "_proactor", "_rung", "loop")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop: Final = loop
@@ -51,8 +51,12 @@ class Waker:
         try:
             loop.add_reader(self._event.fd, self._answer)
         except NotImplementedError:
-            msg = f"cannot wait: {type(loop).__name__} does not read descriptors"
-            raise NotImplementedError(msg) from None
+            # The default loop of Windows.
+            self._proactor: Any = getattr(loop, "_proactor", None)
+            if self._proactor is None or self._event.reader is None:
+                msg = f"cannot wait: {type(loop).__name__} does not read descriptors"
+                raise NotImplementedError(msg) from None
+            self._receive()
 
     def waiter(self) -> Waiter:
         """Return a new waiter: a parker to sleep on in this loop."""
@@ -90,6 +94,22 @@ class Waker:
         except BaseException:
             self._event.set()
             raise
+
+    def _receive(self) -> None:
+        """Call `_received` when the event is set, or when the loop is closed.
+
+        A receive of no bytes ends once there is one. The loop holds it until then.
+        """
+        ended: Future[bytes] = self._proactor.recv(self._event.reader, 0)
+        ended.add_done_callback(self._received)
+
+    def _received(self, ended: Future[bytes]) -> None:
+        if ended.cancelled():
+            return
+        try:
+            self._answer()
+        finally:
+            self._receive()
 
     def _wake_all(self) -> None:
         while self._rung:

@@ -18,7 +18,7 @@ from bus.process.run_directory import RunDirectory
 from queuebroker import _net
 from queuebroker.sockets import Driver
 from specs.clauses import clause
-from tests.kit.systems import needs_eventfd, needs_shared_memory
+from tests.kit.systems import needs_shared_memory
 from tests.strikes import everywhere
 
 if TYPE_CHECKING:
@@ -71,11 +71,7 @@ def drive(*_: object) -> None:
 @clause("QB-ERR-9")
 @pytest.mark.parametrize(
     "act",
-    [
-        *(store, hold),
-        pytest.param(look, marks=needs_shared_memory),
-        *(pytest.param(each, marks=needs_eventfd) for each in (sleep, drive)),
-    ],
+    [store, hold, pytest.param(look, marks=needs_shared_memory), sleep, drive],
 )
 def test_an_interrupt_leaks_no_descriptor(
     act: Callable[[Path], None], tmp_path: Path

@@ -13,7 +13,6 @@ from bus.process.link_poller import ParkedPoller
 from queuebroker import _sync
 from queuebroker.sockets.read_owner import ReadOwner
 from specs.clauses import clause
-from tests.kit.systems import needs_eventfd
 from tests.pairs import queue_pair
 from tests.process.test_link_poller import Sockets
 from tests.strikes import everywhere
@@ -138,7 +137,7 @@ def test_no_lease_is_taken_for_a_message_that_cannot_be_sent_at_once(
 
 
 @clause("QB-ERR-9")
-@pytest.mark.parametrize("step", [pytest.param("take", marks=needs_eventfd), "read"])
+@pytest.mark.parametrize("step", ["take", "read"])
 def test_an_interrupted_thread_keeps_the_lease_from_no_other_thread(step: str) -> None:
     """At every point: another thread may take it, or the link has ended."""
 
