@@ -100,7 +100,7 @@ def after_fork_in_child(function: Callable[[], object]) -> None:
 
 def open_pair() -> tuple[socket.socket, socket.socket]:
     """Return two connected sockets, non-blocking and close-on-exec."""
-    import socket  # noqa: PLC0415 # only where there is no eventfd
+    import socket  # noqa: PLC0415 # only on Windows
 
     pair = socket.socketpair()
     for each in pair:

@@ -145,7 +145,11 @@ class Driver(Uncopyable):
         return self._stopped
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while `poll` has something to do."""
+        """Return a descriptor that is readable while `poll` has something to do.
+
+        Raises:
+            NotImplementedError: this system has no epoll, so there is none.
+        """
         return self._poller.fileno()
 
     def poll(self, timeout: float | None = None) -> int:

@@ -1,14 +1,16 @@
 """`Event`: a descriptor that is readable while the event is set.
 
-An eventfd, or a pair of sockets where the system has none. Both work alike: to set an
-event twice is no error, and to clear an event that is not set raises `BlockingIOError`.
+An eventfd; where the system has none, a pipe; on Windows, which waits for sockets
+alone, a pair of these. All work alike: to set an event twice is no error, and to clear
+an event that is not set raises `BlockingIOError`.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _platform
@@ -26,7 +28,7 @@ class Event:
     """A descriptor that is readable while this is set; closed when it is collected.
 
     fd: the descriptor to watch.
-    reader: its socket; None if it is an eventfd.
+    reader: its socket on Windows, else None.
     set, clear: each is one call into C. No interrupt can break it off, and a thread
       that makes it holds no lock.
 
@@ -37,8 +39,8 @@ class Event:
     __slots__ = ("__weakref__", "_opened", "clear", "fd", "reader", "set")
 
     def __init__(self) -> None:
-        # One call in C opens an eventfd and stores it: an interrupt between two calls
-        # would leave it open forever. A socket is closed when it is collected.
+        # One call in C opens the descriptors and stores them: an interrupt between two
+        # calls would leave one open forever. A socket is closed when it is collected.
         self._opened: Final[list[Any]] = []
         self.fd: int
         self.reader: socket.socket | None = None
@@ -50,7 +52,12 @@ class Event:
             [self.fd] = self._opened
             self.set = partial(os.eventfd_write, self.fd, 1)
             self.clear = partial(os.eventfd_read, self.fd)
-        else:
+            return
+        # One byte, either here or on its way to the reader: so the pipe never fills up.
+        # `set` writes the byte, or nothing; `clear` puts it back.
+        byte = {0: b"\0"}
+        take = map(byte.pop, repeat(0), repeat(b""))
+        if _platform.SYSTEM == "windows":
             self._opened.extend(_platform.open_pair())
             reader, writer = self._opened
             # A send never blocks: at most one byte is on its way. Wine refuses a send
@@ -58,13 +65,16 @@ class Event:
             writer.setblocking(True)
             self.fd = reader.fileno()
             self.reader = reader
-            # One byte, either here or on its way to the reader: so the sockets never
-            # fill up. `set` sends the byte, or nothing; `clear` puts it back.
-            byte = {0: b"\0"}
-            take = map(byte.pop, repeat(0), repeat(b""))
-            self.set = partial(next, map(writer.send, take))
-            receive = map(reader.recv, repeat(1))
-            self.clear = partial(next, map(byte.__setitem__, repeat(0), receive))
+            write, read = map(writer.send, take), map(reader.recv, repeat(1))
+        else:
+            opener = map(operator.call, (os.pipe,))
+            self._opened.extend(chain.from_iterable(opener))
+            self.fd, writer = self._opened
+            os.set_blocking(self.fd, False)
+            write = map(os.write, repeat(writer), take)
+            read = map(os.read, repeat(self.fd), repeat(1))
+        self.set = partial(next, write)
+        self.clear = partial(next, map(byte.__setitem__, repeat(0), read))
 
     def close(self) -> None:
         """Close the descriptor; no thread may set or clear the event any more."""
@@ -77,9 +87,6 @@ class Event:
             self.close()
 
 
-if _HAS_EVENTFD:
-    _close: Callable[[Any], object] = os.close
-else:
-
-    def _close(opened: Any) -> None:
-        opened.close()
+_close: Callable[[Any], object] = (
+    operator.methodcaller("close") if _platform.SYSTEM == "windows" else os.close
+)

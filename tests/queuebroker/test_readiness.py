@@ -64,10 +64,9 @@ def test_where_no_descriptor_is_left_one_error_tells_it(
 
     with queues() as (left, right):
         with monkeypatch.context() as patched:
-            if hasattr(os, "eventfd"):
-                patched.setattr(os, "eventfd", none_left)
-            else:
-                patched.setattr(_platform, "open_pair", none_left)
+            patched.setattr(os, "eventfd", none_left, raising=False)
+            patched.setattr(os, "pipe", none_left)
+            patched.setattr(_platform, "open_pair", none_left)
             with pytest.raises(OSError, match="Too many"):
                 left.fileno()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import select
 from typing import TYPE_CHECKING
 
 import pytest
 
+from queuebroker import _net
 from queuebroker.sockets import Driver, read_owner
 from specs.clauses import clause
 from tests.sockets.support import ends, let_nobody_read, take_lease_locked
@@ -26,8 +26,8 @@ def driver() -> Iterator[Driver]:
 
 
 def rung(driver: Driver, limit_s: float = 0) -> bool:
-    """Return whether its descriptor reports that there is work."""
-    return bool(select.select([driver], [], [], limit_s)[0])
+    """Return whether its event reports that there is work."""
+    return bool(_net.wait_to_read_any([driver._wake.fd], limit_s))
 
 
 def test_a_call_marks_the_driver_ready_until_the_next_poll(driver: Driver) -> None:
