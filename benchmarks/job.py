@@ -40,6 +40,7 @@ import attrs
 
 from benchmarks.contest import Contest, Row, Values
 from benchmarks.tally import CREDIT, DONE, END, HERE, PROBE, READY, Tally
+from queuebroker import _net
 
 __all__ = [
     "CAPACITY",
@@ -300,7 +301,9 @@ def possible_cores(*, quick: bool = False) -> tuple[dict[int, str], list[str]]:
     quick: at most one.
     """
     names = {2: "two cores", 1: "one core"}
-    if len(os.sched_getaffinity(0)) > 1:
+    if not hasattr(os, "sched_setaffinity"):
+        return {2: names[2]}, ["one core left out: no choice of processors here"]
+    if _net.processors() > 1:
         return ({2: names[2]} if quick else names), []
     return {1: names[1]}, ["two cores left out: this process may use one processor"]
 
@@ -431,7 +434,7 @@ def _used(near_s: float, far_s: float, count: int) -> dict[str, float]:
 
 def _near(file: str, job: Job) -> dict[str, float]:
     """Run a job as its near process."""
-    if job.cores:  # of the receivers, too
+    if job.cores and hasattr(os, "sched_setaffinity"):  # of the receivers, too
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.cores])
     probe, end = ({}, None) if job.values else (PROBE, END)
     measure = {"echo": _trips_us, "paced": _paced_us}.get(job.act, _rate)

@@ -6,7 +6,6 @@ The line contains neither the name of the machine nor a path on it.
 from __future__ import annotations
 
 import functools
-import os
 import platform
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks.rivals import TABLE
+from queuebroker import _net
 
 __all__ = ["machine_line"]
 
@@ -24,7 +24,7 @@ def machine_line() -> str:
     packages = [rival.distribution for rival in TABLE.values()]
     return ", ".join(
         [
-            f"{_cpu_model()} ({len(os.sched_getaffinity(0))} cores)",
+            f"{_cpu_model()} ({_net.processors()} cores)",
             f"{platform.system()} {platform.release()}",
             f"{platform.python_implementation()} {platform.python_version()}"
             + _free_threading(),

@@ -250,13 +250,15 @@ def _loaded_by(code: str, *, whole: bool = False) -> set[str]:
     )
     # The fresh process finds the same packages as this one.
     path = os.pathsep.join([str(_folder("queuebroker").parent), *sys.path])
+    # A stand-in for another system loads the modules from which it removes calls.
+    environment = {**os.environ, "PYTHONPATH": path, "QUEUEBROKER_PORTABLE": ""}
     answer = subprocess.run(
         [sys.executable, "-c", script],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": path},
+        env=environment,
     )
     return set(json.loads(answer.stdout.splitlines()[-1]))
 
