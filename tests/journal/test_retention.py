@@ -14,6 +14,7 @@ from bus.journal.payloads import Payloads
 from bus.journal.retention import Retention
 from bus.journal.writer import Journal
 from bus.testing import memory_bus
+from queuebroker import _files
 from specs.clauses import clause
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.support import until
@@ -131,14 +132,14 @@ def test_recording_goes_on_once_a_full_disk_has_room(
 ) -> None:
     """Records and payloads are counted as lost meanwhile; the program goes on."""
     full = False
-    allocate = os.posix_fallocate
+    allocate = _files.allocate
 
-    def maybe(file: int, offset: int, length: int) -> None:
+    def maybe(file: int, size: int) -> None:
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        allocate(file, offset, length)
+        allocate(file, size)
 
-    monkeypatch.setattr("os.posix_fallocate", maybe)
+    monkeypatch.setattr(_files, "allocate", maybe)
     monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
     with Journal(
         tmp_path, payloads=True, segment_bytes=SMALL, payload_bytes_max=8000

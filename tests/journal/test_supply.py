@@ -379,10 +379,10 @@ def test_without_a_first_segment_there_is_no_journal_and_the_remedy_is_named(
     settings: dict[str, int],
     remedy: str,
 ) -> None:
-    def refuse(_file: int, _offset: int, _length: int) -> None:
+    def refuse(_file: int, _size: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("os.posix_fallocate", refuse)
+    monkeypatch.setattr(_files, "allocate", refuse)
 
     with pytest.raises(OSError, match="cannot record in") as failed:
         Journal(tmp_path / "journals", **settings)  # type: ignore[arg-type] # one of two ints
