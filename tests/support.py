@@ -8,6 +8,8 @@ the run can go on.
 
 from __future__ import annotations
 
+import _thread
+import signal
 import sys
 import threading
 from contextlib import contextmanager
@@ -18,7 +20,6 @@ from queuebroker import _sync
 from tests.watchdog import LIMIT_S, show_stacks
 
 if TYPE_CHECKING:
-    import _thread
     from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Self
@@ -30,10 +31,12 @@ __all__ = [
     "Threads",
     "switch_interval",
     "taken",
+    "ticking",
     "until",
 ]
 
 _LOOK_S = 0.001
+_TICK_S = 0.01
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -211,3 +214,32 @@ def switch_interval(seconds: float) -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+@contextmanager
+def ticking(handler: Callable[[], object]) -> Iterator[None]:
+    """Call a handler in the main thread again and again, as a signal does."""
+    has_timer = hasattr(signal, "setitimer")
+    number = signal.SIGALRM if has_timer else signal.SIGINT
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(_TICK_S):
+            _thread.interrupt_main(number)
+
+    before = signal.signal(number, lambda *_: handler())
+    try:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
+            yield
+        else:
+            with Threads() as threads:
+                threads.start(tick)
+                try:
+                    yield
+                finally:
+                    ended.set()
+    finally:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(number, before)

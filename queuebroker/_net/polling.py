@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from queuebroker import _sync
 from queuebroker._files import Descriptors
 from queuebroker._green import refuse_green_threads
+from queuebroker._platform import SYSTEM
 from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ INT_MAX: Final = 2**31 - 1
 POLL_S_MAX: Final = float(INT_MAX // 1000)
 
 
+# The most sockets that `select` accepts on Windows, and the pause between two polls of
+# more sockets.
+_SELECT_MAX: Final = 512 if SYSTEM == "windows" else INT_MAX
+_PAUSE_S: Final = 0.005
+
+
 class _SelectSet:
     """The part of `select.poll` that this package uses, by `select.select`.
 
@@ -78,9 +85,7 @@ class _SelectSet:
         try:
             while True:
                 limit = min(rest_s, slice_s)
-                ready = select.select(
-                    read, written, written, None if limit == inf else limit
-                )
+                ready = _select(read, written, limit)
                 rest_s -= limit
                 if rest_s <= 0 or any(ready):
                     break
@@ -94,6 +99,34 @@ class _SelectSet:
             for each in descriptors:
                 found[each] = found.get(each, 0) | mask
         return list(found.items())
+
+
+def _select(
+    read: list[int], written: list[int], limit_s: float
+) -> tuple[list[int], list[int], list[int]]:
+    """Call `select.select`; for more sockets than Windows accepts, part by part.
+
+    Only the first part ends the wait at once. The other parts are polled.
+    """
+    count = max(len(read), len(written))
+    if count <= _SELECT_MAX:
+        limit = None if limit_s == inf else limit_s
+        return select.select(read, written, written, limit)
+    parts = [
+        (read[start : start + _SELECT_MAX], written[start : start + _SELECT_MAX])
+        for start in range(0, count, _SELECT_MAX)
+    ]
+    ready: tuple[list[int], list[int], list[int]] = [], [], []
+    while True:
+        for each_read, each_written in parts:
+            found = select.select(each_read, each_written, each_written, 0)
+            for all_found, some in zip(ready, found, strict=True):
+                all_found.extend(some)
+        if any(ready) or limit_s <= 0:
+            return ready
+        pause_s = min(limit_s, _PAUSE_S)
+        limit_s -= pause_s
+        select.select(*parts[0], parts[0][1], pause_s)
 
 
 def _is_closed(descriptor: int) -> bool:

@@ -88,7 +88,7 @@ def _find(source: str) -> Callable[[], Any]:
     place, colon, name = source.rpartition(":")
     if not (place and colon and name.isidentifier()):
         raise SubjectError(f"expected FILE:factory or module:factory, got {source!r}")
-    if place.endswith(".py") or os.sep in place:
+    if place.endswith(".py") or not {os.sep, os.altsep}.isdisjoint(place):
         module = _import_file(source, Path(place))
     else:
         module = _import_module(source, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -158,6 +159,8 @@ def test_a_manager_forgets_disconnected_connections() -> None:
         assert len(manager._connections) == 0
 
 
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
 FORK = """
 import os, sys
 from queuebroker import *
@@ -208,6 +211,7 @@ def _end_of(program: str) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
+@needs_fork
 def test_brokers_do_not_survive_a_fork_in_the_child() -> None:
     """Calls raise there, a new manager works, and the parent goes on."""
     assert _end_of(FORK) == (6, b"")
@@ -245,6 +249,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @pytest.mark.deep
+@needs_fork
 def test_the_child_of_a_fork_can_close_objects_that_another_thread_had_locked() -> None:
     """Nothing waits there for a thread that no longer exists; the names are free."""
     assert _end_of(FORK_WHILE_LOCKED) == (0, b"")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import queuebroker
-from queuebroker import BrokerManager
+from queuebroker import BrokerManager, _net
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 from specs.conformance.real import RealDriver, _turns
 from tests.sockets.certificates import identity
@@ -219,7 +219,12 @@ class World:
         return Broker(self, made)
 
     def path_of(self, name: str) -> str:
-        """Return a file for a name, which may have any characters."""
+        """Return a file for a name, which may have any characters.
+
+        Where there are no UNIX sockets, return a port where no program listens.
+        """
+        if not _net.HAS_UNIX:
+            return "tcp://127.0.0.1:1"
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         return f"ipc://{self.folder}/{digest[:16]}"
 

@@ -7,7 +7,6 @@ real signals are in `test_conc_signals`.
 
 from __future__ import annotations
 
-import signal
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from specs.clauses import clause
 from tests import pairs
 from tests.handlers import Interruption, everywhere_handled
 from tests.spec.test_rdv_lists import check_lists
-from tests.support import Threads, taken, until
+from tests.support import Threads, taken, ticking, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -406,11 +405,8 @@ def test_a_handler_that_hangs_up_ends_the_wait_that_it_interrupted(
         call, hang_up = calls[waits]
         if waits == "send":
             left.send_many([b"m"] * CAPACITY)
-        before = signal.signal(signal.SIGALRM, lambda *_: hang_up())
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-            with pytest.raises((DisconnectedQueueError, BrokerClosedError)):
-                call()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+        with (
+            ticking(hang_up),
+            pytest.raises((DisconnectedQueueError, BrokerClosedError)),
+        ):
+            call()

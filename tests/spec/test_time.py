@@ -9,7 +9,7 @@ import math
 import threading
 from contextlib import ExitStack
 from functools import partial
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 PROMPT_S = 0.5
+# Windows has no longer waits than seven weeks.
+LONG_S = min(365 * 86_400.0, _sync.WAIT_S_MAX / 2)
 
 every_call = pytest.mark.parametrize("call", CALLS)
 
@@ -164,7 +166,7 @@ def test_a_poll_waits_for_the_operation_under_way(
 
 @clause("QB-TIME-2")
 @every_call
-@pytest.mark.parametrize("timeout", [1e-9, 0.25, 3600.0, 365 * 86_400.0])
+@pytest.mark.parametrize("timeout", [1e-9, 0.25, 3600.0, LONG_S])
 def test_a_timeout_is_exact_on_the_virtual_clock(call: str, timeout: float) -> None:
     """When the timeout passes, the call's own error is raised, at the deadline."""
 
@@ -203,10 +205,10 @@ def test_no_timeout_is_early_on_the_real_clock() -> None:
         cases = {name: make(stack) for name, make in CALLS.items()}
         for timeout in (0.0005, 0.01):
             for name, case in cases.items():
-                began = monotonic()
+                began = perf_counter()
                 with pytest.raises(case.error):
                     case.act(timeout)
-                took = monotonic() - began
+                took = perf_counter() - began
                 assert timeout <= took < timeout + PROMPT_S, name
 
 
