@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from queuebroker import (
     default_manager,
 )
 from tests.depth import among
+from tests.kit.systems import needs_fork
 from tests.meetings import meet
 
 if TYPE_CHECKING:
@@ -158,8 +158,6 @@ def test_a_manager_forgets_disconnected_connections() -> None:
 
         assert len(manager._connections) == 0
 
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 FORK = """
 import os, sys

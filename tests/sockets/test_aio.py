@@ -20,6 +20,7 @@ from queuebroker import (
 )
 from queuebroker.sockets import NotAdmittedError, SocketOptions
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers
 from tests.support import LIMIT_S, until
@@ -94,6 +95,7 @@ def test_a_face_looks_and_closes_as_its_broker() -> None:
 
 
 @clause("QB-PY-11", "QB-SOCK-2")
+@needs_unix_sockets
 def test_a_connect_fails_as_it_does_for_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

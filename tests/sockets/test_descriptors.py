@@ -12,6 +12,7 @@ from queuebroker import DisconnectedQueueError, SendTimeoutError
 from queuebroker.sockets import SocketMessageQueue, SocketOptions, frames
 from queuebroker.sockets.frames import Hello
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.support import PORT, brokers, ends
 from tests.support import LIMIT_S, Threads, until
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 THREE = {"options": SocketOptions(descriptors_max=3)}
+
+pytestmark = needs_unix_sockets
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from queuebroker.sockets.driver import default_driver
 from queuebroker.sockets.frames import Hello
 from specs.clauses import clause
 from tests.kit.raw_peer import raw
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers, ends, folder, let_nobody_read, meet
 from tests.support import LIMIT_S, Threads, until
@@ -441,6 +442,7 @@ def test_a_connect_that_waits_gets_the_error_by_which_its_driver_ended() -> None
 
 
 @clause("QB-SOCK-10")
+@needs_unix_sockets
 def test_a_connect_does_not_wait_for_a_driver_that_its_owner_closed() -> None:
     served = Driver()
     with brokers(guest={"driver": served}) as (host, guest), Threads() as threads:
@@ -453,6 +455,7 @@ def test_a_connect_does_not_wait_for_a_driver_that_its_owner_closed() -> None:
 
 
 @clause("QB-SOCK-10")
+@needs_unix_sockets
 def test_a_broker_that_no_driver_serves_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -493,6 +496,7 @@ def test_an_epoll_that_fails_ends_a_driver_in_order(
 
 
 @clause("QB-SOCK-10")
+@needs_unix_sockets
 def test_the_next_call_starts_a_driver_after_its_thread_failed_to_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

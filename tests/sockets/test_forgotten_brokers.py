@@ -13,6 +13,7 @@ from queuebroker.aio import wrap
 from queuebroker.sockets import Driver, SocketQueueBroker
 from specs.clauses import clause
 from tests.kit.collector import collecting
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.support import folder
 from tests.support import Threads, until
 
@@ -54,6 +55,7 @@ def test_a_forgotten_broker_warns_and_frees_its_name_and_its_descriptors(
 
 
 @clause("QB-PY-7")
+@needs_unix_sockets
 def test_a_forgotten_broker_is_closed_without_a_further_call(
     manager: BrokerManager,
 ) -> None:

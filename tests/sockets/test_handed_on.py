@@ -12,6 +12,7 @@ from queuebroker import _net
 from queuebroker.sockets import SocketOptions, SocketQueueBroker
 from queuebroker.sockets.frames import Messages
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers, ends, folder, meet
 from tests.support import LIMIT_S, Threads, until
@@ -108,6 +109,7 @@ def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
 
 
 @clause("QB-SOCK-2")
+@needs_unix_sockets
 def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
     """Its own file was removed, and another broker now listens at the path."""
     with folder() as place:

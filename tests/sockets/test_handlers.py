@@ -6,7 +6,6 @@ call ends, and read the statistics; a call that would send inside a frame is rej
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +16,7 @@ from queuebroker.sockets import incoming_connect
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
 from tests.sockets.support import PORT, brokers, connections
-from tests.support import LIMIT_S, until
+from tests.support import LIMIT_S, ticking, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,14 +107,11 @@ def test_a_handler_that_hangs_up_ends_the_receive_that_it_interrupted(
 ) -> None:
     """A real signal arrives while the main thread sleeps at the socket."""
     local, _remote = make()
-    before = signal.signal(signal.SIGALRM, lambda *_: local.disconnect())
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-        with pytest.raises(QueueBrokerError, match="disconnected by this end"):
-            local.receive(timeout=LIMIT_S)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with (
+        ticking(local.disconnect),
+        pytest.raises(QueueBrokerError, match="disconnected by this end"),
+    ):
+        local.receive(timeout=LIMIT_S)
     assert local.closed
 
 

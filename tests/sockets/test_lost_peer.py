@@ -26,6 +26,7 @@ from queuebroker.sockets.frames import Goodbye, Hello
 from specs.clauses import clause
 from tests import processes
 from tests.kit.raw_peer import raw
+from tests.kit.systems import needs_fork, needs_unix_sockets
 from tests.sockets.raw_peers import accepted_raw, received
 from tests.sockets.support import PORT, brokers, ends, meet
 from tests.support import LIMIT_S, Threads, until
@@ -95,6 +96,7 @@ def test_a_sender_to_a_lost_peer_still_receives_the_arrived_messages(
 
 
 @clause("QB-SOCK-9")
+@needs_unix_sockets
 def test_a_good_bye_may_not_be_waited_for() -> None:
     """The peer sends no good-bye, and still reads all data sent to it."""
     options = SocketOptions(farewell_s=LIMIT_S)
@@ -117,6 +119,7 @@ def test_a_good_bye_may_not_be_waited_for() -> None:
 
 
 @clause("QB-SOCK-9")
+@needs_unix_sockets
 def test_a_disconnected_link_closes_although_the_peer_does_not_read() -> None:
     """The wait is limited by the option, even if not all data is written."""
     with (
@@ -386,6 +389,7 @@ host.close()
 
 
 @pytest.mark.filterwarnings("ignore")
+@needs_fork
 def test_a_fork_leaves_the_parents_connections_to_the_parent(tmp_path: Path) -> None:
     """In the child they are lost; it can create its own."""
     code, answer, complaints = processes.run(FORKER, f"ipc://{tmp_path}/host"[:100])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import stat
@@ -18,6 +17,7 @@ from queuebroker import (
     DisconnectedQueueError,
     RendezvousTimeoutError,
     UnknownBrokerError,
+    _files,
     _net,
     current_broker,
 )
@@ -285,7 +285,7 @@ def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
     address = f"ipc://{tmp_path / 'wire'}"
     held = os.open(tmp_path, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        _files.lock(held)
         with pytest.raises(TimeoutError, match="another process keeps it locked"):
             SocketQueueBroker("late", listen=address)
     finally:

@@ -10,6 +10,7 @@ import pytest
 
 from queuebroker import _net
 from queuebroker._net import sockets
+from tests.kit.systems import needs_unix_sockets
 from tests.support import until
 
 
@@ -66,6 +67,7 @@ def _usual_bytes() -> int:
         return _sent_bytes(usual)
 
 
+@needs_unix_sockets
 def test_four_times_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> None:
     """At both ends, as far as this machine allows, and without privileges."""
     allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
@@ -74,6 +76,7 @@ def test_four_times_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> N
     assert _sizes_over_ipc(tmp_path / "socket") == [size, size]
 
 
+@needs_unix_sockets
 def test_a_unix_socket_that_has_more_room_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

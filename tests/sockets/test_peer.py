@@ -28,6 +28,7 @@ from queuebroker.sockets.frames import HEAD, Frame, Hello
 from specs.clauses import clause
 from tests import processes
 from tests.kit.raw_peer import raw
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.certificates import identity, stranger
 from tests.sockets.support import PORT, brokers, ends, meet
 from tests.support import LIMIT_S, Threads, until
@@ -39,6 +40,7 @@ TLS = "tls://localhost:0"
 
 
 @clause("QB-SOCK-9")
+@needs_unix_sockets
 def test_over_unix_the_kernel_identifies_the_peer() -> None:
     """On both sides."""
     with ends() as (local, remote):
@@ -51,6 +53,7 @@ def test_over_unix_the_kernel_identifies_the_peer() -> None:
 
 
 @clause("QB-SOCK-9")
+@needs_unix_sockets
 def test_a_process_in_another_pid_namespace_has_no_pid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,6 +156,7 @@ def test_over_tls_a_stranger_does_not_get_in(who: str) -> None:
 
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+@needs_unix_sockets
 def test_the_socket_file_has_the_mode_that_was_asked_for(mode: int) -> None:
     """Users that the mode permits can connect."""
     with brokers(host={"options": SocketOptions(mode=mode)}) as (host, _):
@@ -334,6 +338,7 @@ def test_a_new_peer_waits_while_no_descriptor_is_free(
         driver.poll(0)
 
 
+@needs_unix_sockets
 def test_a_connect_to_a_service_that_is_no_broker_raises_a_protocol_error() -> None:
     """The connect raises with the bytes that came instead of an answer."""
     with brokers() as (host, guest), socket.socket(socket.AF_UNIX) as other:

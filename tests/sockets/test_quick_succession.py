@@ -37,6 +37,7 @@ from queuebroker.sockets import (
 )
 from specs.clauses import clause
 from tests.kit.clock import Clock
+from tests.kit.systems import needs_fork, needs_unix_sockets
 from tests.sockets.support import PORT, Exhausted, ends, folder, numbered, take
 from tests.strikes import CALLS, JUMPS_IF, LOOKS, everywhere
 from tests.support import LIMIT_S, Threads, until
@@ -499,6 +500,7 @@ def test_an_owner_of_a_driver_gets_each_message_written_at_once(gathers: None) -
 
 
 @clause("QB-SOCK-9")
+@needs_unix_sockets
 def test_descriptors_stay_with_their_message(gathers: None) -> None:
     options = {"options": SocketOptions(descriptors_max=1)}
     with ends(host=options, guest=options) as (far, near):
@@ -541,6 +543,7 @@ else:
     "keeps",
     ["a local queue", "a global queue", "a daemon thread", "a forked process"],
 )
+@needs_unix_sockets
 def test_a_program_that_ends_has_written_what_it_has_sent(keeps: str) -> None:
     with (
         folder() as place,
@@ -594,6 +597,7 @@ def test_an_end_waits_for_a_driver_that_is_late(
 
 
 @clause("QB-SOCK-4")
+@needs_fork
 def test_a_child_of_a_fork_gathers_nothing(pair: Ends) -> None:
     """Its messages would never leave; the parent's connection is not affected."""
     far, near = pair

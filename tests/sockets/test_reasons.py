@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import socket
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from queuebroker import BrokerClosedError, UnknownBrokerError, _net
+from queuebroker import BrokerClosedError, UnknownBrokerError, _files, _net
 from queuebroker.sockets import ProtocolError, SocketQueueBroker
 from specs.clauses import clause
 from tests.sockets.certificates import identity
@@ -44,17 +43,17 @@ def failing(name: str) -> Any:
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
     """Make this process unable to open a descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = _files.resource.getrlimit(_files.resource.RLIMIT_NOFILE)
     top = max(map(int, os.listdir("/proc/self/fd")))
     held = []
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (top + 1, hard))
+        _files.resource.setrlimit(_files.resource.RLIMIT_NOFILE, (top + 1, hard))
         with suppress(OSError):
             while True:
                 held.append(os.open("/dev/null", os.O_RDONLY))
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        _files.resource.setrlimit(_files.resource.RLIMIT_NOFILE, (soft, hard))
         for each in held:
             os.close(each)
 

@@ -17,6 +17,7 @@ from queuebroker.observer import Reason
 from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
 from tests import processes
+from tests.kit.systems import needs_unix_sockets
 from tests.sockets.support import PORT, brokers, folder, meet, numbered, take
 from tests.support import LIMIT_S, until
 
@@ -90,6 +91,7 @@ def test_both_ends_of_a_socket_record_one_channel(tmp_path: Path, leaves: str) -
 
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("recorded", ["acceptor", "connector"])
+@needs_unix_sockets
 def test_a_channel_with_one_recorded_end_breaks_no_rule(
     tmp_path: Path, recorded: str
 ) -> None:
@@ -120,6 +122,7 @@ def test_a_channel_with_one_recorded_end_breaks_no_rule(
 
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("peer", ["leaves", "is killed"])
+@needs_unix_sockets
 def test_journals_of_two_processes_share_a_channel(tmp_path: Path, peer: str) -> None:
     """If the peer is killed, a record shows each message that it may not have got."""
     with (

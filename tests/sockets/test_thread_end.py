@@ -19,6 +19,7 @@ from queuebroker.sockets import (
 )
 from queuebroker.sockets import driver as driver_module
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.processes import run
 from tests.sockets.support import PORT, brokers, ends, folder, meet
 from tests.support import Threads
@@ -53,6 +54,7 @@ def test_the_last_close_returns_when_the_thread_has_ended(listen: str) -> None:
 
 
 @clause("QB-SOCK-11")
+@needs_unix_sockets
 def test_a_close_does_not_wait_while_another_socket_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_close_does_not_wait_while_another_socket_is_used(
 
 
 @clause("QB-SOCK-11")
+@needs_unix_sockets
 def test_a_close_waits_a_limited_time_for_a_peer_that_reads_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
