@@ -45,7 +45,8 @@ _NOT_ON_WINDOWS: Final = {
         *("fork", "forkpty", "register_at_fork", "sched_yield"),
         *("pread", "preadv", "pwrite", "pwritev", "fchmod", "fchown", "chown"),
         *("O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "mkfifo"),
-        *("getuid", "geteuid", "getgid", "getegid", "getloadavg", "killpg", "setsid"),
+        # Not `getuid` and `uname`, which pytest and NumPy call.
+        *("geteuid", "getgid", "getegid", "getloadavg", "killpg", "setsid"),
     ),
     "select": ("poll",),
     "selectors": ("PollSelector",),

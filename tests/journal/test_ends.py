@@ -8,6 +8,7 @@ import pytest
 
 from bus.journal.reader import open_journals
 from tests.journal.telling import only, records_of
+from tests.kit.systems import needs_fork
 from tests.processes import run, start
 from tests.support import until
 
@@ -139,6 +140,7 @@ def test_a_program_that_exits_on_sigterm_closes_its_journal(tmp_path: Path) -> N
     assert only(tmp_path).facts().conclusive
 
 
+@needs_fork
 def test_a_forked_child_records_in_a_folder_of_its_own(tmp_path: Path) -> None:
     code = """
         import os, sys, warnings
@@ -182,6 +184,7 @@ def test_a_forked_child_records_in_a_folder_of_its_own(tmp_path: Path) -> None:
     assert flows[0].isdisjoint(flows[1])
 
 
+@needs_fork
 def test_a_forked_child_that_cannot_record_goes_on(tmp_path: Path) -> None:
     code = """
         import os, sys, warnings

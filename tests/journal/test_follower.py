@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import shutil
@@ -18,6 +17,7 @@ from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
+from queuebroker import _files
 from tests.journal.telling import spares_ready, tell
 from tests.processes import start
 from tests.support import until
@@ -118,7 +118,7 @@ def test_an_empty_slot_is_awaited_until_its_writer_publishes_it(
         shutil.copytree(tmp_path / "live", tmp_path / "copy", ignore=spares)
     path = next((tmp_path / "copy").rglob("seg-00000*"))
     locked = path.with_name("meta.jsonl").open("rb")
-    fcntl.flock(locked, fcntl.LOCK_EX)  # as its writer would
+    _files.lock(locked.fileno())  # as its writer would
     with path.open("r+b") as file:
         file.seek(PUBLISHED_OFFSET)
         file.write(LOST.pack(published))

@@ -27,6 +27,7 @@ from specs.clauses import clause
 from tests.journal.reading import patch
 from tests.journal.telling import SMALL, only
 from tests.kit.buses import processes
+from tests.kit.systems import needs_fork
 from tests.processes import run
 from tests.strikes import everywhere
 from tests.support import until
@@ -247,6 +248,7 @@ def test_a_killed_process_leaves_each_named_payload_whole(tmp_path: Path) -> Non
     assert stored.problems == []
 
 
+@needs_fork
 def test_a_forked_child_keeps_payloads_in_a_folder_of_its_own(tmp_path: Path) -> None:
     code = """
         import os, sys, warnings
