@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "SLICE_S",
     "WAIT_S_MAX",
     "Local",
     "Lock",
@@ -48,6 +49,7 @@ __all__ = [
     "monotonic_ns",
     "owns",
     "park",
+    "runs_handlers",
     "spin",
     "wall_ns",
     "yield_processor",
@@ -61,8 +63,11 @@ _IN_SLICES: Final = _platform.SYSTEM == "windows"
 _main_thread: Final = threading.main_thread()
 
 
-def _runs_handlers() -> bool:
-    # Not `may_be_interrupted`: the explorer has a main thread of its own.
+def runs_handlers() -> bool:
+    """Return True in the thread that runs signal handlers, and has to wait in slices.
+
+    Not `may_be_interrupted`: the explorer has a main thread of its own.
+    """
     return _thread.get_ident() == _main_thread.ident
 
 
@@ -154,7 +159,7 @@ class Thread(threading.Thread):
             """Wait as the base class does, and run signal handlers meanwhile."""
             rest_s = inf if timeout is None else timeout
             deadline = monotonic() + rest_s
-            while rest_s > SLICE_S and _runs_handlers() and self.is_alive():
+            while rest_s > SLICE_S and runs_handlers() and self.is_alive():
                 super().join(SLICE_S)
                 rest_s = deadline - monotonic()
             super().join(None if rest_s == inf else max(0.0, rest_s))
@@ -326,7 +331,7 @@ def _park_in_slices(
     lock: _thread.LockType, predicate: Callable[[], bool], deadline: float | None
 ) -> bool:
     """Stand for `park` on Windows, and run signal handlers meanwhile."""
-    while _runs_handlers():
+    while runs_handlers():
         soon = monotonic() + SLICE_S
         if deadline is not None and deadline <= soon:
             break

@@ -11,6 +11,7 @@ import errno
 import os
 import select
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
@@ -56,7 +57,8 @@ class _SelectSet:
     """The part of `select.poll` that this package uses, by `select.select`.
 
     Windows reports no hang-up: the socket becomes readable, and its end is found by
-    reading. It reports a connect that failed as an exceptional condition.
+    reading. It reports a connect that failed as an exceptional condition. No signal
+    ends `select` there, so the main thread calls it for a slice of time at once.
     """
 
     def __init__(self) -> None:
@@ -71,9 +73,17 @@ class _SelectSet:
     def poll(self, timeout_ms: float | None = None) -> list[tuple[int, int]]:
         read = [each for each, mask in self._masks.items() if mask & READ]
         written = [each for each, mask in self._masks.items() if mask & WRITE]
-        limit = None if timeout_ms is None else timeout_ms / 1000
+        rest_s = inf if timeout_ms is None else timeout_ms / 1000
+        slice_s = _sync.SLICE_S if _sync.runs_handlers() else inf
         try:
-            ready = select.select(read, written, written, limit)
+            while True:
+                limit = min(rest_s, slice_s)
+                ready = select.select(
+                    read, written, written, None if limit == inf else limit
+                )
+                rest_s -= limit
+                if rest_s <= 0 or any(ready):
+                    break
         except (OSError, ValueError):  # closed, or too large a number
             closed = [each for each in self._masks if _is_closed(each)]
             if not closed:

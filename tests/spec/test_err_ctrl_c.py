@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import BrokerManager, QueueBroker, Task, _sync, receive_any
+from queuebroker._net import sleeper
 from specs.clauses import clause
 from tests.pairs import look_away, queue_pair
+from tests.sockets.support import ends
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from queuebroker import Observer
 
 _EVERY_S = 0.01
+_WAITS = {
+    (_sync.__file__, "park"),
+    (threading.__file__, "join"),
+    (sleeper.__file__, "sleep"),
+}
 
 both_kinds = pytest.mark.parametrize(
     "observer", [None, look_away], ids=["fast", "locked"]
@@ -39,11 +46,11 @@ def _interrupt_main() -> None:
 
 
 def _main_waits() -> bool:
-    """Return True if the main thread has called `park`, or ``join`` of a thread."""
+    """Return True if the main thread has called a function that waits."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         called = frame.f_code.co_filename, frame.f_code.co_name
-        if called in {(_sync.__file__, "park"), (threading.__file__, "join")}:
+        if called in _WAITS:
             return True
         frame = frame.f_back
     return False
@@ -114,6 +121,17 @@ def test_a_ctrl_c_ends_a_wait_for_several_queues() -> None:
 
         other[1].send(b"m")
         assert receive_any([one[0], other[0]]) == (other[0], b"m")
+
+
+@clause("QB-ERR-9", "QB-SOCK-1")
+@pytest.mark.parametrize("timeout", [None, LIMIT_S])
+def test_a_ctrl_c_ends_a_receive_from_a_socket(timeout: float | None) -> None:
+    with ends() as (left, right):
+        with _struck_once():
+            left.receive(timeout=timeout)
+
+        right.send(b"m")
+        assert left.receive() == b"m"
 
 
 @clause("QB-ERR-9")
