@@ -6,10 +6,15 @@ import os
 
 import pytest
 
-from queuebroker import _files
+from queuebroker import _files, _net
 from queuebroker._platform import SYSTEM
 
-__all__ = ["needs_abstract_names", "needs_fork", "needs_shared_memory"]
+__all__ = [
+    "needs_abstract_names",
+    "needs_fork",
+    "needs_shared_memory",
+    "needs_unix_sockets",
+]
 
 needs_abstract_names = pytest.mark.skipif(
     SYSTEM != "linux", reason="needs abstract names of sockets, which only Linux has"
@@ -19,4 +24,7 @@ needs_fork = pytest.mark.skipif(
 )
 needs_shared_memory = pytest.mark.skipif(
     not _files.HAS_SEALED_MEMORY, reason="needs shared memory, which only Linux has"
+)
+needs_unix_sockets = pytest.mark.skipif(
+    not _net.HAS_UNIX, reason="needs UNIX sockets, which Windows lacks"
 )
