@@ -114,8 +114,11 @@ def lock(file: int, *, shared: bool = False) -> None:
     os.lseek(file, _LOCK_AT, os.SEEK_SET)
     try:
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    except PermissionError as error:
-        raise BlockingIOError(errno.EWOULDBLOCK, error.strerror) from None
+    except OSError as error:
+        if error.errno not in (errno.EACCES, 0):  # Wine gives no number
+            raise
+        text = "another descriptor has the file locked"
+        raise BlockingIOError(errno.EWOULDBLOCK, text) from None
     finally:
         os.lseek(file, at, os.SEEK_SET)
 

@@ -45,6 +45,7 @@ _NOT_ON_WINDOWS: Final = {
         *("fork", "forkpty", "register_at_fork", "sched_yield"),
         *("pread", "preadv", "pwrite", "pwritev", "fchmod", "fchown", "chown"),
         *("O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "mkfifo"),
+        # Not `getuid` and `uname`, which pytest and NumPy call.
         *("geteuid", "getgid", "getegid", "getloadavg", "killpg", "setsid"),
     ),
     "select": ("poll",),

@@ -14,6 +14,7 @@ import pytest
 from bus.process.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.kit.buses import socket_bus
+from tests.kit.systems import needs_unix_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,10 @@ POLICIES: Final[tuple[Overflow, ...]] = (
 
 # Distances between two tasks (BUS-MSG-1): in one process, and in two.
 NEAR: Final = ("same thread", "other thread")
-FAR: Final = ("other process", "other machine", "by sockets")
+FAR: Final = (
+    *("other process", "other machine"),
+    pytest.param("by sockets", marks=needs_unix_sockets),
+)
 DISTANCES: Final = (*NEAR, *FAR)
 far_apart = pytest.mark.parametrize("distance", FAR)
 

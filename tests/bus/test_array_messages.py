@@ -15,6 +15,7 @@ from specs.clauses import clause
 from tests.bus.arrays import assert_same
 from tests.bus.support import DISTANCES, FAR, There
 from tests.kit.serving import serve
+from tests.kit.systems import needs_unix_sockets
 from tests.kit.tasks import Reader
 from tests.process.real import Far
 from tests.support import LIMIT_S
@@ -123,6 +124,7 @@ def _twice(message: Incoming) -> Any:
     return [message.payload, message.payload]
 
 
+@needs_unix_sockets
 @clause("BUS-MSG-16")
 def test_arrays_go_to_a_real_process(near: Bus) -> None:
     """Over a socket, to a program that handles arrays without NumPy."""

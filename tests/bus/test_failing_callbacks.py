@@ -21,6 +21,7 @@ from tests.kit.comm_threads import held
 from tests.kit.constants import configured
 from tests.kit.inspection import info
 from tests.kit.serving import settle
+from tests.kit.systems import needs_unix_sockets
 from tests.kit.tasks import Holder
 from tests.support import LIMIT_S, Threads, until
 
@@ -225,6 +226,7 @@ def test_a_call_to_a_task_without_a_callback_names_the_remedy(bus: Bus) -> None:
     assert caught.value.why == "it has no callback; register it with on_command="
 
 
+@needs_unix_sockets
 @clause("BUS-FLOW-5")
 @pytest.mark.parametrize("served", [False, True], ids=["asleep", "serving"])
 def test_a_call_to_a_task_in_another_process_names_the_remedy_too(
@@ -247,6 +249,7 @@ def test_a_call_to_a_task_in_another_process_names_the_remedy_too(
     assert idle.value.why.startswith("its thread 'mine' is not being served; ")
 
 
+@needs_unix_sockets
 @clause("BUS-FLOW-5")
 def test_a_call_to_a_process_that_does_not_give_the_reason_ends_nevertheless(
     near: Bus,

@@ -12,6 +12,7 @@ from bus.testing import memory_bus
 from queuebroker import DisconnectedQueueError, QueueBroker, Task, _sync
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
+from tests.kit.systems import needs_unix_sockets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,7 @@ def raise_it() -> NoReturn:
     raise RuntimeError(msg)
 
 
+@needs_unix_sockets
 @clause("QB-SOCK-10")
 @pytest.mark.parametrize("name", ["comm", "inspector"])
 def test_a_bus_that_cannot_start_a_thread_can_be_joined_later(

@@ -24,6 +24,7 @@ from tests.bus.support import There
 from tests.handlers import Interruption, everywhere_handled
 from tests.kit.buses import socket_bus
 from tests.kit.serving import serve, settle
+from tests.kit.systems import needs_unix_sockets
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -120,6 +121,10 @@ def test_a_handler_takes_effect_or_is_refused_at_every_point(
         assert all("SimpleQueue" in str(error) for error in refused)
 
 
+@pytest.mark.skipif(
+    not hasattr(signal, "pthread_kill"),
+    reason="needs pthread_kill, which Windows lacks",
+)
 @clause("BUS-ENT-18")
 def test_a_handler_closes_a_bus_while_the_main_thread_waits() -> None:
     with memory_bus() as bus:
@@ -140,6 +145,7 @@ def test_a_handler_closes_a_bus_while_the_main_thread_waits() -> None:
             bus.command("sink")
 
 
+@needs_unix_sockets
 @clause("BUS-ENT-18")
 @pytest.mark.parametrize("handler", HANDLERS)
 def test_a_handler_takes_effect_while_the_main_thread_sleeps_at_a_link(

@@ -16,6 +16,7 @@ from bus.testing import memory_bus
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
 from tests.kit.buses import processes, socket_bus
+from tests.kit.systems import needs_shared_memory, needs_unix_sockets
 from tests.pattern.inproc_pairs import connect
 from tests.processes import start
 from tests.support import LIMIT_S, until
@@ -61,6 +62,7 @@ def received_by(bus: Bus, name: str, *patterns: str) -> SimpleQueue[tuple[str, A
     return received
 
 
+@needs_unix_sockets
 def test_a_pynng_program_and_a_task_reach_each_other(bus: Bus, tmp_path: Path) -> None:
     socket = BusSocket()
     url = socket.listen(f"ipc://{tmp_path}/s").url
@@ -258,6 +260,7 @@ def test_errors_of_the_translators_end_nothing(bus: Bus, peer: BusSocket) -> Non
         assert (gateway.stats.unsendable, gateway.stats.undecodable) == (1, 1)
 
 
+@needs_shared_memory
 def test_a_long_payload_in_shared_memory_is_copied_to_the_socket(
     peer: BusSocket,
 ) -> None:

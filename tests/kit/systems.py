@@ -19,10 +19,12 @@ __all__ = [
 needs_abstract_names = pytest.mark.skipif(
     SYSTEM != "linux", reason="needs abstract names of sockets, which only Linux has"
 )
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs fork, which Windows lacks"
+)
 needs_shared_memory = pytest.mark.skipif(
     not _files.HAS_SEALED_MEMORY, reason="needs shared memory, which only Linux has"
 )
 needs_unix_sockets = pytest.mark.skipif(
     not _net.HAS_UNIX, reason="needs UNIX sockets, which Windows lacks"
 )
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bus import Network, Role
+from queuebroker import _net
 from tests.process import real_process
 from tests.support import LIMIT_S, until
 
@@ -35,7 +36,8 @@ _STDERR: Final = 2
 # that process's test.
 _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload([real_process.__name__, "bus.process.socket_network"])
-forkserver.ensure_running()
+if _net.HAS_UNIX:
+    forkserver.ensure_running()
 
 
 class Far:
