@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import itertools
 import os
 import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "WAIT_S_MAX",
@@ -33,6 +36,7 @@ __all__ = [
     "WithRLock",
     "at_exit_of_main",
     "current_thread",
+    "draw",
     "free_after_fork",
     "get_ident",
     "has_interpreter_lock",
@@ -42,11 +46,15 @@ __all__ = [
     "may_be_interrupted",
     "monotonic",
     "monotonic_ns",
+    "only_once",
     "owns",
     "park",
     "spin",
     "wall_ns",
 ]
+
+
+T = TypeVar("T")
 
 
 class WithLock:
@@ -201,6 +209,40 @@ def has_interpreter_lock() -> bool:
     """Return True if one thread at a time runs Python code, as in most builds."""
     is_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
     return is_enabled is None or is_enabled()
+
+
+# Without the interpreter lock, two threads that advance one iterator at the same time
+# may get the same item, or free it twice: also those in C.
+_PARALLEL: Final = not has_interpreter_lock()
+
+
+# A signal handler may draw a number in the middle of a draw of its own thread.
+_drawing = _thread.RLock()
+
+
+def _draw_alone(numbers: Iterator[int]) -> int:
+    with _drawing:
+        return next(numbers)
+
+
+# Return the next number of an iterator that many threads draw from.
+draw: Callable[[Iterator[int]], int] = _draw_alone if _PARALLEL else next
+
+
+def only_once(item: T) -> tuple[Iterator[T], Callable[[], int]]:
+    """Return an iterator of one item, and a call that counts the items left in it.
+
+    Of several threads that advance it, one gets the item and the others get none. Both
+    are in C, so that no interrupt is raised in them. ``item`` is true.
+    """
+    if not _PARALLEL:
+        one = iter((item,))
+        return one, partial(length_hint, one)
+    # A call of `dict.pop` is one step in every build; `map` and `repeat` have no state.
+    left: dict[None, T] = {None: item}
+    pop = cast("Callable[[None, None], T]", left.pop)
+    popped = map(pop, itertools.repeat(None), itertools.repeat(None))
+    return itertools.takewhile(bool, popped), left.__len__
 
 
 def is_subinterpreter() -> bool:
