@@ -178,6 +178,8 @@ current_thread = threading.current_thread
 # The longest wait that the platform accepts, in seconds.
 WAIT_S_MAX = threading.TIMEOUT_MAX
 
+# How late a sleeper frees the objects that other threads have left to it.
+MERGE_S = 0.05
 # How long a caller spins before it sleeps, in seconds: less than it takes to put a
 # thread to sleep and to wake it on another processor.
 SPIN_S = 2e-5
@@ -311,8 +313,15 @@ def park(
     Returns True when woken (the lock is taken again), False if the deadline passed
     first.
     """
-    if deadline is None:
+    if deadline is None and not _PARALLEL:
         return lock.acquire()
+    if deadline is None:
+        # The last reference to an end may be dropped by another thread than the one
+        # that made it. Without the interpreter lock, the maker frees the object, once
+        # it runs: it may be this thread, which waits for the peer of that end.
+        while not lock.acquire(True, MERGE_S):
+            pass
+        return True
     while (remaining_s := deadline - monotonic()) > 0:
         # The platform may wake slightly early; QB-TIME-2 forbids a return before the
         # deadline.
