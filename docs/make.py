@@ -26,6 +26,7 @@ from bus.model.config import settings_table
 from bus.process.inbox import Inbox
 from bus.process.router import Router
 from bus.process.thread_manager import ThreadManager
+from bus.support import CAPABILITIES, FACILITIES
 from bus.testing import memory_bus
 
 if TYPE_CHECKING:
@@ -93,6 +94,18 @@ def _amount(value: object, unit: str) -> str:
     if isinstance(value, (int, float)):
         return f"{value:,} {unit}".rstrip()
     return "none"
+
+
+def systems() -> str:
+    """Return the table of what works on which system."""
+    lines = [
+        f"| | {' | '.join(FACILITIES)} |",
+        f"| --- |{' --- |' * len(FACILITIES)}",
+    ]
+    for each in CAPABILITIES:
+        cells = " | ".join(each.on(there) for there in FACILITIES.values())
+        lines.append(f"| {each.what} | {cells} |")
+    return "\n".join(lines)
 
 
 # Errors and frames.
@@ -343,6 +356,7 @@ def blocks_step(number: int) -> str:
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "limits": limits,
+    "systems": systems,
     "constants": fixed,
     "error-tree": error_tree,
     "frames": frames,

@@ -32,6 +32,7 @@ The layout of the source is in docs/explanation/layout.md.
 
 from __future__ import annotations
 
+import queuebroker._platform  # noqa: F401 # first: it may remove calls of the system
 from queuebroker.channel.channel import Channel
 from queuebroker.channel.circular_buffer import CircularBuffer, CircularBufferQueue
 from queuebroker.channel.end import Stats

@@ -20,13 +20,17 @@ import threading
 import time
 import weakref
 from functools import partial
+from math import inf
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from queuebroker import _platform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "SLICE_S",
     "WAIT_S_MAX",
     "Local",
     "Lock",
@@ -49,12 +53,28 @@ __all__ = [
     "only_once",
     "owns",
     "park",
+    "runs_handlers",
     "spin",
     "wall_ns",
+    "yield_processor",
 ]
 
 
 T = TypeVar("T")
+
+# On Windows no signal ends the ``acquire`` of a lock. There the main thread, the only
+# one in which handlers run, wakes after each such time, in seconds, to run them.
+SLICE_S: Final = 0.05
+_IN_SLICES: Final = _platform.SYSTEM == "windows"
+_main_thread: Final = threading.main_thread()
+
+
+def runs_handlers() -> bool:
+    """Return True in the thread that runs signal handlers, and has to wait in slices.
+
+    Not `may_be_interrupted`: the explorer has a main thread of its own.
+    """
+    return _thread.get_ident() == _main_thread.ident
 
 
 class WithLock:
@@ -97,7 +117,8 @@ class WithRLock(WithLock):
         lock: Any = _thread.RLock()
         self._stand_for(lock)
         self._is_owned = lock._is_owned  # used by `owns`
-        self._at_fork_reinit = lock._at_fork_reinit  # used by `free_after_fork`
+        if hasattr(lock, "_at_fork_reinit"):  # Windows has no fork
+            self._at_fork_reinit = lock._at_fork_reinit  # used by `free_after_fork`
 
 
 class _Begun(threading.Event):
@@ -138,6 +159,17 @@ class Thread(threading.Thread):
         self._started = _Begun(first)
         return first
 
+    if _IN_SLICES:
+
+        def join(self, timeout: float | None = None) -> None:
+            """Wait as the base class does, and run signal handlers meanwhile."""
+            rest_s = inf if timeout is None else timeout
+            deadline = monotonic() + rest_s
+            while rest_s > SLICE_S and runs_handlers() and self.is_alive():
+                super().join(SLICE_S)
+                rest_s = deadline - monotonic()
+            super().join(None if rest_s == inf else max(0.0, rest_s))
+
     def start(self) -> None:
         try:
             super().start()
@@ -167,10 +199,14 @@ if TYPE_CHECKING:
 else:
     RLock = WithRLock if _TORN else _thread.RLock
 get_ident = _thread.get_ident
-monotonic = time.monotonic
+
+# On Windows, `time.monotonic` of Python 3.11 and 3.12 advances every 15.6 ms. Callers
+# compare times with one another only, never with those of another clock.
+_IS_COARSE: Final = time.get_clock_info("monotonic").resolution > 1e-3
+monotonic = time.perf_counter if _IS_COARSE else time.monotonic
 
 # For recording: both clocks in nanoseconds, thread-local storage, the thread's name.
-monotonic_ns = time.monotonic_ns
+monotonic_ns = time.perf_counter_ns if _IS_COARSE else time.monotonic_ns
 wall_ns = time.time_ns
 Local = threading.local
 current_thread = threading.current_thread
@@ -178,8 +214,6 @@ current_thread = threading.current_thread
 # The longest wait that the platform accepts, in seconds.
 WAIT_S_MAX = threading.TIMEOUT_MAX
 
-# How late a sleeper frees the objects that other threads have left to it.
-MERGE_S = 0.05
 # How long a caller spins before it sleeps, in seconds: less than it takes to put a
 # thread to sleep and to wake it on another processor.
 SPIN_S = 2e-5
@@ -188,6 +222,12 @@ SPIN_S = 2e-5
 LATE_S = 1e-3
 BUSY_S = 0.25
 _busy_until = 0.0  # on `monotonic`; a race over it costs one time slice
+
+
+# Lets other threads run, without a sleep, and releases the interpreter lock.
+yield_processor: Callable[[], object] = getattr(os, "sched_yield", None) or partial(
+    time.sleep, 0
+)
 
 
 def join(thread: threading.Thread, seconds: float) -> bool:
@@ -292,7 +332,7 @@ def spin(ready: Callable[[], bool]) -> bool:
     if until < _busy_until:
         return ready()
     while not (came := ready()) and monotonic() < until:
-        os.sched_yield()  # releases the interpreter lock without sleeping
+        yield_processor()
     if monotonic() > until + LATE_S:
         _busy_until = until + BUSY_S
     return came
@@ -313,15 +353,8 @@ def park(
     Returns True when woken (the lock is taken again), False if the deadline passed
     first.
     """
-    if deadline is None and not _PARALLEL:
-        return lock.acquire()
     if deadline is None:
-        # The last reference to an end may be dropped by another thread than the one
-        # that made it. Without the interpreter lock, the maker frees the object, once
-        # it runs: it may be this thread, which waits for the peer of that end.
-        while not lock.acquire(True, MERGE_S):
-            pass
-        return True
+        return lock.acquire()
     while (remaining_s := deadline - monotonic()) > 0:
         # The platform may wake slightly early; QB-TIME-2 forbids a return before the
         # deadline.
@@ -329,3 +362,28 @@ def park(
         if lock.acquire(True, slice_s):
             return True
     return lock.acquire(False)
+
+
+_park: Final = park
+
+
+def _park_in_slices(
+    lock: _thread.LockType, predicate: Callable[[], bool], deadline: float | None
+) -> bool:
+    """Stand for `park` on Windows, and run signal handlers meanwhile.
+
+    Also where there is no interpreter lock. There an object is freed by the thread that
+    made it, once that thread runs, if another one drops the last reference. It may be
+    an end for whose peer the maker waits here.
+    """
+    while _PARALLEL or runs_handlers():
+        soon = monotonic() + SLICE_S
+        if deadline is not None and deadline <= soon:
+            break
+        if _park(lock, predicate, soon):
+            return True
+    return _park(lock, predicate, deadline)
+
+
+if _IN_SLICES or _PARALLEL:
+    park = _park_in_slices

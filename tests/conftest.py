@@ -22,6 +22,7 @@ import hypothesis
 import hypothesis.strategies
 import pytest
 
+from queuebroker import _net
 from tests.depth import DEEP, among
 from tests.kit.constants import restore_constants
 from tests.leaks import Snapshot
@@ -140,7 +141,7 @@ def pytest_terminal_summary(
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Start one worker more than there are processors: tests wait now and then."""
-    return len(os.sched_getaffinity(0)) + 1
+    return _net.processors() + 1
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,9 @@ __all__ = ["LAYERS", "ORDER", "PARTS", "TABLE"]
 ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker": (
         "errors",
+        "_platform",
         "_green",
+        "_files",
         "_sync",
         "waiting",
         "_net",
@@ -32,6 +34,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "queuebroker.waiting": (
         "parking",
+        "event",
         "readiness",
     ),
     "queuebroker._net": (
@@ -90,6 +93,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     # Verbs stand with `cli`. An import from a layer to a feature is judged by PARTS.
     "bus": (
         "requirements",
+        "support",
         "errors",
         "model",
         "kernel",
@@ -410,5 +414,5 @@ PARTS: Mapping[str, str] = {
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
-    "root": "__init__ __main__ requirements testing api: membership",
+    "root": "__init__ __main__ requirements support testing api: membership",
 }

@@ -8,7 +8,6 @@ any more (BUS-DEREG-12).
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -58,7 +57,7 @@ from bus.process.at_exit import do_not_call_at_exit
 from bus.process.comm_thread import ProcessNetwork
 from bus.process.dropping_account import new_account
 from bus.process.router import Router
-from queuebroker import _sync
+from queuebroker import _files, _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.closable import Closable
 
@@ -496,7 +495,7 @@ class Bus(Closable):
 
 def _machine_name() -> str:
     """Return the host name, with illegal characters replaced."""
-    legal = re.sub(r"[^A-Za-z0-9.-]", "-", os.uname().nodename).strip("-.")
+    legal = re.sub(r"[^A-Za-z0-9.-]", "-", _files.host_name()).strip("-.")
     return legal[:63] or "localhost"
 
 

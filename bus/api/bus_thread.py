@@ -7,7 +7,6 @@ program that does not end shows the cause, as the debug mode of asyncio does.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from bus.kernel import constants
 from bus.process import scheduler
 from bus.process.exchange import Exchange
 from bus.process.thread_manager import ThreadManager
-from queuebroker import _sync
+from queuebroker import _platform, _sync
 from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name_
 # The idents of the threads that serve a bus. Each thread adds and removes its own; that
 # needs no lock. A forked child serves none.
 SERVING: Final[set[int]] = set()
-os.register_at_fork(after_in_child=SERVING.clear)
+_platform.after_fork_in_child(SERVING.clear)
 
 
 def in_callback() -> bool:

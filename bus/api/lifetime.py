@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from bus.errors import UnknownTaskError, WrongProcessError
+from queuebroker import _platform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def _forked() -> None:
             entry.order = object()  # ends the send batches, so that a send raises
 
 
-os.register_at_fork(after_in_child=_forked)
+_platform.after_fork_in_child(_forked)
 
 
 class Lifetime:

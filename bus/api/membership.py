@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from typing import Final
 
 from bus.api.arguments import check_instance, config_or_default
@@ -18,6 +17,7 @@ from bus.model.config import BusConfig, settings_table, suggests_names
 from bus.model.registration import Role
 from bus.process.at_exit import call_at_exit
 from bus.process.socket_network import SocketNetwork
+from queuebroker import _platform
 
 __all__ = ["open_bus"]
 
@@ -139,4 +139,4 @@ def _joined_already(name: str) -> BusyError:
 
 
 # A forked child has joined no bus (BUS-INIT-16).
-os.register_at_fork(after_in_child=_joined.clear)
+_platform.after_fork_in_child(_joined.clear)

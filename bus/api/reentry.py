@@ -13,12 +13,11 @@ only while it holds no lock and its state is consistent. The same holds while it
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from bus.process.scheduler import Scheduler
-from queuebroker import _sync
+from queuebroker import _platform, _sync
 from queuebroker._net import Sleeper
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class _Main:
 
 
 MAIN: Final = _Main()
-os.register_at_fork(after_in_child=MAIN.learn)
+_platform.after_fork_in_child(MAIN.learn)
 
 
 def calls_user(function: Callable[P, R]) -> Callable[P, R]:

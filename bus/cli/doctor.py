@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import resource
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,7 +18,9 @@ from bus.errors import BusError
 from bus.features.machines.doctor_verb import diagnose
 from bus.model.address import fresh_name
 from bus.requirements import requirements
-from queuebroker import _net
+from bus.support import CAPABILITIES, here
+from queuebroker import _files, _net
+from queuebroker._files import resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,13 +51,24 @@ def doctor(target: Target) -> None:
     linked.
     """
     if target.network is None:
-        findings = [*(check(target) for check in _CHECKS), *_packages()]
+        checks = (check(target) for check in _CHECKS)
+        findings = [*_system(), *checks, *_packages()]
     else:
         findings = diagnose(target, target.network)
     end_with(findings, as_json=target.as_json)
 
 
 # Requirements of every bus.
+
+
+def _system() -> list[Finding]:
+    """Return one finding per capability that this system lacks; see `bus.support`."""
+    facilities = here()
+    return [
+        Finding("system", OK, f"{each.what}: {instead}")
+        for each in CAPABILITIES
+        if (instead := each.on(facilities)) != "yes"
+    ]
 
 
 def _directory(target: Target) -> Finding:
@@ -74,6 +86,8 @@ def _directory(target: Target) -> Finding:
 def _sockets(target: Target) -> Finding:
     """Check that a socket can be created in the run directory, and dialled."""
     what = "sockets"
+    if not _net.HAS_UNIX:
+        return Finding(what, OK, "not tried: this system has no UNIX sockets")
     try:
         directory = run_directory(target)
     except (BusError, ValueError, OSError):
@@ -92,8 +106,11 @@ def _sockets(target: Target) -> Finding:
 
 
 def _descriptors(_: Target) -> Finding:
+    what = "descriptors"
+    if resource is None:
+        return Finding(what, OK, "this system has no limit to raise")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    what, fact = "descriptors", f"{soft} for each process"
+    fact = f"{soft} for each process"
     unlimited = soft == resource.RLIM_INFINITY
     if unlimited or soft >= _DESCRIPTORS_GOOD:
         return Finding(what, OK, "no limit" if unlimited else fact)
@@ -108,6 +125,8 @@ def _descriptors(_: Target) -> Finding:
 def _served(target: Target) -> Finding:
     """Report whether the bus has a process; both states are `OK`."""
     what = f"bus {target.bus}"
+    if not _net.HAS_UNIX:
+        return Finding(what, OK, "not searched: this system has no UNIX sockets")
     try:
         served = run_directory(target).is_served()
     except (BusError, ValueError, OSError):
@@ -121,6 +140,8 @@ def _served(target: Target) -> Finding:
 
 def _shared_memory(_: Target) -> Finding:
     what = "shared memory"
+    if not _files.HAS_SEALED_MEMORY:
+        return Finding(what, OK, "needs Linux: long messages are sent over sockets")
     try:
         descriptor = os.memfd_create("doctor", os.MFD_CLOEXEC)
         try:

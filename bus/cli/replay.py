@@ -10,8 +10,6 @@ import functools
 import math
 import os
 import sys
-import termios
-import tty
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -522,11 +520,15 @@ def _key_reader() -> Iterator[Callable[[], str] | None]:
     try:
         number = -1 if stdin is None else stdin.fileno()
         usable = os.isatty(number) and os.tcgetpgrp(number) == os.getpgrp()
-    except (OSError, ValueError):  # closed, or replaced by an object without a number
+    # Closed, or replaced by an object without a number; on Windows no such call.
+    except (OSError, ValueError, AttributeError):
         usable = False
     if not usable:
         yield None
         return
+
+    import termios  # noqa: PLC0415 - not on every system
+    import tty  # noqa: PLC0415 - likewise
 
     begun = ""  # the first bytes of an arrow key: the terminal may split it
 

@@ -8,14 +8,13 @@ the owner admits may also connect to the verb, but have no rights on its names
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import AccessDeniedError
 from bus.model.rights import AccessList, Grant
 from bus.process.run_directory import _NAME_MAX, MASTER, RunDirectory, run_base
-from queuebroker import _net
+from queuebroker import _files, _net
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,9 +45,10 @@ def user_id(text: str) -> int:
             raise ValueError(f"user ids must be at most {_USER_MAX}, not {text}")
         return number
     try:
-        return pwd.getpwnam(text).pw_uid
-    except KeyError:
+        uid: int = _files.pwd.getpwnam(text).pw_uid
+    except (KeyError, AttributeError):  # Windows has no such names
         raise ValueError(f"there is no user {text!r}") from None
+    return uid
 
 
 def access_to(target: Target) -> AccessList:
@@ -57,14 +57,14 @@ def access_to(target: Target) -> AccessList:
 
 
 def _access_at(place: Path, target: Target) -> AccessList:
-    owners = {os.geteuid()} if target.owner is None else {target.owner}
+    owners = {_files.user_id()} if target.owner is None else {target.owner}
     grants = []
     try:
         about = place.lstat()
     except OSError:
         pass  # missing or not accessible: opening it reports that
     else:
-        if about.st_uid in owners and about.st_mode & stat.S_IRWXG:
+        if about.st_uid in owners and _files.mode_of(about) & stat.S_IRWXG:
             grants = [Grant(gids=[about.st_gid])]
     return AccessList(uids=owners, grants=grants)
 
@@ -86,7 +86,8 @@ def is_served(target: Target) -> bool:
     """
     place = run_base() / target.bus
     longest = len(os.fsencode(place / _NAME_MAX))
-    if os.path.lexists(place) or longest > _net.PATH_BYTES_MAX:
+    is_checked = not _net.HAS_UNIX or longest > _net.PATH_BYTES_MAX
+    if os.path.lexists(place) or is_checked:
         return run_directory(target).is_served()
     _check_base(target)
     return False
@@ -97,6 +98,8 @@ def served_buses() -> list[str]:
     try:
         places = sorted(run_base().iterdir())
     except OSError:  # missing, or of another user
+        return []
+    if not _net.HAS_UNIX:
         return []
     return [each.name for each in places if _net.has_listener(each / MASTER)]
 
@@ -130,9 +133,9 @@ def remedy(target: Target, error: Exception) -> str:
         about = at.stat()
     except OSError:
         return "set BUS_RUN_DIR to a folder of your own with mode 0700"
-    if about.st_uid == target.owner != os.geteuid():
+    if about.st_uid == target.owner != _files.user_id():
         return f"ask its owner, uid {target.owner}, for access"
-    if about.st_uid != os.geteuid():
+    if _files.owner_of(about) != _files.user_id():
         return f"pass --owner {about.st_uid} if you trust its owner"
     if not stat.S_ISDIR(about.st_mode):
         return "set BUS_RUN_DIR to a folder of your own with mode 0700"

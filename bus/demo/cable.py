@@ -10,12 +10,12 @@ the machines notice only by the silence.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from queuebroker import _net, _sync
+from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
     from typing import Self
@@ -54,12 +54,12 @@ class Cable:
     def __init__(self) -> None:
         self._is_cut = False
         self._has_ended = False
-        self._wake: Final = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake: Final = Event()
         # Polled instead of all sockets while the cable is cut.
         self._idle_poller: Final = _net.Poller()
         self._poller: Final = _net.Poller()
         for each in (self._idle_poller, self._poller):
-            each.register(self._wake, _net.READ)
+            each.register(self._wake.fd, _net.READ)
         self._listening: Final[dict[int, tuple[_net.Socket, int]]] = {}
         self._plugs: Final[dict[int, _Plug]] = {}
         self._thread: Final = _sync.Thread(target=self._run, name="cable")
@@ -78,7 +78,7 @@ class Cable:
             listening.close()
         self._idle_poller.close()
         self._poller.close()
-        os.close(self._wake)
+        self._wake.close()
 
     def lead_to(self, port: int) -> int:
         """Return a port of the loopback interface that leads to another one.
@@ -105,7 +105,7 @@ class Cable:
         self._wake_thread()
 
     def _wake_thread(self) -> None:
-        os.eventfd_write(self._wake, 1)
+        self._wake.set()
 
     # Its thread.
 
@@ -113,8 +113,8 @@ class Cable:
         while not self._has_ended:
             poller = self._idle_poller if self._is_cut else self._poller
             for descriptor, events in poller.poll():
-                if descriptor == self._wake:
-                    os.eventfd_read(self._wake)
+                if descriptor == self._wake.fd:
+                    self._wake.clear()
                     break  # the cable may be cut: the rest is reported again
                 if descriptor in self._listening:
                     self._connect(*self._listening[descriptor])

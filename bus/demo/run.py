@@ -30,7 +30,7 @@ from bus.journal.writer import Journal
 from bus.model.config import BusConfig
 from bus.model.registration import Role, Visibility
 from bus.process.run_directory import run_base
-from queuebroker import _sync
+from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,8 +102,13 @@ def take_inventory(
         OSError: the journal cannot be made.
         DemoError: another run is on that bus, or its run directory cannot be used, or a
           worker process cannot be started, or it is not found again after the outage,
-          or two machines cannot be made here.
+          or two machines, or several processes, cannot be made here.
     """
+    if processes is not None and not _net.HAS_UNIX:
+        raise DemoError(
+            "cannot use several processes: this system has no UNIX sockets; run"
+            " bus demo --processes 1"
+        )
     with ExitStack() as stack:
         site = stack.enter_context(Machines()) if machines > 1 else None
         name = None if site is None else NEAR

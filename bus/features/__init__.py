@@ -24,6 +24,7 @@ import attrs
 from bus.kernel.hooks import Hooks, JoinHooks, OpenHooks
 from bus.kernel.tasks.remote import AnyMachine
 from bus.model.address import name_anywhere
+from queuebroker import _files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -216,12 +217,18 @@ def _durable(new: NewBus) -> OpenHooks:
 
 
 def _memory(new: NewBus) -> OpenHooks:
-    """Share memory with the other processes of the machine (MC-38)."""
+    """Share memory with the other processes of the machine, on Linux (MC-38).
+
+    Elsewhere the links carry all bodies. Rejected: a mapped file without a name. Its
+    owner could shrink it, and a read of the lost part would end the reader (MC-34).
+    """
 
     def bodies(process: Process) -> Bodies:
-        from bus.features.memory.link_memory import LinkMemory
+        from bus.features.memory.link_memory import LinkMemory, ViewedBodies
 
-        return LinkMemory(new.config, process)
+        if _files.HAS_SEALED_MEMORY:
+            return LinkMemory(new.config, process)
+        return ViewedBodies()
 
     return OpenHooks(bodies=bodies if new.config.shared_memory else None)
 

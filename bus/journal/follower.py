@@ -34,6 +34,7 @@ from bus.journal.stored_segment import (
     final_end,
     read_range,
 )
+from queuebroker import _files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -192,7 +193,7 @@ class _Followed:
 
         The lock of another machine's process may not reach this one.
         """
-        return header.boot_id == boot_id() or self.machine == os.uname().nodename
+        return header.boot_id == boot_id() or self.machine == _files.host_name()
 
     def ranges(self, first: int, end: int, may_lack: bool) -> Iterator[Range]:
         while first < end:

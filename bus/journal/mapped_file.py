@@ -6,21 +6,18 @@ full disk kills the process.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import sys
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from queuebroker import _sync
+from queuebroker import _files, _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["MappedFile", "atomic"]
-
-_ZEROS_BYTES: Final = 1 << 20
 
 # Without a global lock one call into C is no longer atomic.
 HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -55,23 +52,23 @@ class MappedFile:
         self._path = path
         # Created under another name: a reader must not see a file without its header.
         unborn = path.with_name(f"{path.name.partition('.')[0]}.new")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        files: list[int] = []
+        flags = os.O_RDWR | _files.BINARY
+        opened = _files.Descriptors()
         try:
-            # One call in C: an interrupt cannot separate the open and its note.
-            files.extend(map(os.open, (unborn,), (flags,), (0o666,)))
-            [file] = files
-            _allocate(file, size)
-            os.pwrite(file, head, 0)
+            opened.open(os.open, unborn, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            _files.allocate(opened[0], size)
+            _files.pwrite(opened[0], head, 0)
+            opened.close()  # Windows renames no file that is open
             unborn.rename(path)
-            self._map = mmap.mmap(file, size)
+            opened.open(os.open, path, flags)
+            self._map = mmap.mmap(opened[0], size)
         except BaseException:
+            opened.close()
             unborn.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
             raise
         finally:
-            if files:
-                os.close(files[0])
+            opened.close()
         self._view = memoryview(self._map)
 
     def discard(self) -> None:
@@ -79,20 +76,3 @@ class MappedFile:
         self._view.release()
         self._map.close()
         self._path.unlink(missing_ok=True)
-
-
-def _allocate(file: int, size: int) -> None:
-    """Allocate real blocks, by a call if the file system has it."""
-    try:
-        os.posix_fallocate(file, 0, size)
-    except AttributeError:
-        pass
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-    else:
-        return
-    for start in range(0, size, _ZEROS_BYTES):
-        zeros = bytes(min(_ZEROS_BYTES, size - start))
-        if os.pwrite(file, zeros, start) != len(zeros):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -7,7 +7,7 @@ name. The lines, by their key ``is``: ``journal`` (first; the process and machin
 a bus: its REGISTER record may be deleted with the oldest segment), ``late`` (operations
 were reported after the close).
 
-The writer locks the file (`flock`), and the kernel releases the lock when the process
+The writer locks the file, and the kernel releases the lock when the process
 ends in any way. So a reader that gets the lock knows that no record will follow.
 
 No thread waits here for another: a finalizer may call an observer in the middle of any
@@ -18,7 +18,6 @@ a line, and both numbers are valid.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -27,7 +26,7 @@ from io import FileIO
 from typing import TYPE_CHECKING, Final
 
 from bus.journal.wording import hex64
-from queuebroker import _sync
+from queuebroker import _files, _sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +83,7 @@ class Meta:
         self._file = FileIO(self._path, "ab")
         locked = False
         with contextlib.suppress(OSError):  # some file systems have no locks
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _files.lock(self._file.fileno())
             locked = True
         self._torn = self.unwritten = False
         self._name_numbers = itertools.count(1)

@@ -26,6 +26,7 @@ import attrs
 from bus.errors import JournalError
 from bus.journal.mapped_file import MappedFile, atomic
 from bus.journal.wording import hex64
+from queuebroker import _files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,17 +211,17 @@ class StoredPayloads:
         [file] = self._open
         # Never read more than the file holds: the buffer would be allocated first.
         room = os.fstat(file).st_size - offset - FRAME.size
-        head = os.pread(file, FRAME.size, offset)
+        head = _files.pread(file, FRAME.size, offset)
         if len(head) == FRAME.size:
             length, crc32 = FRAME.unpack(head)
             if length <= room:
-                body = os.pread(file, length, offset + FRAME.size)
+                body = _files.pread(file, length, offset + FRAME.size)
                 if len(body) == length and zlib.crc32(body) == crc32:
                     # Locations rise nearly as the records do, so the next bodies
                     # follow this one. One call reads many of them.
                     if length < _WINDOW_BYTES // 4:
                         self._start = max(0, offset - _BEFORE_BYTES)
-                        self._window = os.pread(file, _WINDOW_BYTES, self._start)
+                        self._window = _files.pread(file, _WINDOW_BYTES, self._start)
                     return body
         path = self._folder / payload_file_name(number)
         msg = f"{path} is damaged: the payload at byte {offset} is not whole"
@@ -256,10 +257,10 @@ class StoredPayloads:
     def _open_file(self, number: int) -> None:
         self.close()
         path = self._folder / payload_file_name(number)
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | _files.BINARY)
         self._open.append(file)
         try:
-            header = PayloadHeader.unpack(os.pread(file, PAYLOAD_HEADER_BYTES, 0))
+            header = PayloadHeader.unpack(_files.pread(file, PAYLOAD_HEADER_BYTES, 0))
         except ValueError as error:
             raise JournalError(f"cannot read {path}: {error}") from None
         if (header.journal, header.number) != (self._journal, number):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
@@ -106,5 +106,4 @@ class Retention:
             self._bytes += left - size
 
     def _free(self) -> int:
-        system = os.statvfs(self._folder)
-        return system.f_bavail * system.f_frsize
+        return shutil.disk_usage(self._folder).free

@@ -8,13 +8,13 @@ columns or the calendar, gets a number that it cannot hold.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bus.journal.meta import META_FILE, THREADS_MAX
+from queuebroker import _files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +87,7 @@ def has_writer(folder: Path) -> bool:
     """
     try:
         with (folder / META_FILE).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _files.lock(file.fileno(), shared=True)
             line = json.loads(file.readline())
             return line["is"] != "journal" or line.get("locked") is not True
     except (OSError, *_UNREADABLE):

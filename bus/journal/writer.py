@@ -30,7 +30,7 @@ from bus.model.address import split_absolute
 from bus.model.events import BusOperation, BusReason
 from bus.model.specification import Specification
 from bus.process.at_exit import call_at_exit, do_not_call_at_exit
-from queuebroker import _sync
+from queuebroker import _files, _platform, _sync
 from queuebroker.closable import Closable
 from queuebroker.observer import Observer
 
@@ -152,7 +152,7 @@ class Journal(Closable):
         self._payload_bytes_max = (
             None if self._keeps_payloads is None else payload_bytes_max
         )
-        self._machine = os.uname().nodename if machine is None else machine
+        self._machine = _files.host_name() if machine is None else machine
         self._recorder = make_recorder(self._introduce, self._write)
         self.observe = self._recorder.observe
         self.emit = self._recorder.emit
@@ -391,4 +391,4 @@ def _after_fork_in_child() -> None:
         journal._forget()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_platform.after_fork_in_child(_after_fork_in_child)

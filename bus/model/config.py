@@ -305,7 +305,8 @@ class BusConfig:
         "MC-38",
         "True if payloads of bytes from 128 KiB on travel to processes of the machine"
         " through shared memory, and arrive as read-only views; turn it off if"
-        " the machine has too little of it.",
+        " the machine has too little of it. Systems other than Linux send them over"
+        " the link.",
         default=True,
     )
     arena_bytes: int = _count(

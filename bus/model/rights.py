@@ -10,7 +10,6 @@ judges a peer by the kernel's report (BUS-SEC-2), never by the peer's own claims
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,6 +20,7 @@ from msgspec.structs import force_setattr
 from bus.errors import AccessDeniedError
 from bus.model.address import SYSTEM
 from bus.model.specification import Specification
+from queuebroker import _files
 
 __all__ = [
     "UNRESTRICTED",
@@ -226,7 +226,7 @@ class AccessList:
 
     def trusts(self, uid: int) -> bool:
         """Return True if files set up by a user are trusted: ours, or a listed one."""
-        return uid == os.geteuid() or uid in self.uids
+        return uid == _files.user_id() or uid in self.uids
 
     def rights(self, uid: int | None, gid: int | None) -> Rights | None:
         """Return the rights of a user's processes; None if they may not join."""

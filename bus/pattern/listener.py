@@ -15,7 +15,7 @@ from bus.pattern.node import Node
 from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.stream_connection import StreamConnection
 from bus.pattern.wire import type_mismatch
-from queuebroker import _net
+from queuebroker import _net, _platform
 from queuebroker._net import Socket
 from queuebroker.closable import Closable
 from queuebroker.sockets.driver import await_background_end, default_driver
@@ -26,7 +26,7 @@ __all__ = ["INPROC", "Listener"]
 _log: Final = logging.getLogger("bus.pattern")
 
 INPROC: Final = InprocRegistry()
-os.register_at_fork(after_in_child=INPROC.clear)
+_platform.after_fork_in_child(INPROC.clear)
 _BACKLOG: Final = 128
 # How many peers may be in the handshake; the oldest of them goes first.
 _UNKNOWN_MAX: Final = 256

@@ -7,7 +7,6 @@ transport adds a `Pipe` for each connection. The node knows no bytes and no desc
 from __future__ import annotations
 
 import contextlib
-import os
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -22,7 +21,7 @@ from bus.pattern.outbound_messages import OutboundMessages
 from bus.pattern.peer_pipes import PeerPipes
 from bus.pattern.pipe import PeerStats, Pipe, new_node_id
 from bus.pattern.socket_state import SocketState
-from queuebroker import _sync
+from queuebroker import _platform, _sync
 from queuebroker.waiting.parking import Pending, check_may_wait, wait_for
 
 if TYPE_CHECKING:
@@ -405,4 +404,4 @@ def _forked() -> None:
         node.abandon_after_fork()
 
 
-os.register_at_fork(after_in_child=_forked)
+_platform.after_fork_in_child(_forked)

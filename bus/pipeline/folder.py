@@ -7,7 +7,6 @@ leaves no verdicts of another one behind. This module needs no Spark.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.errors import PipelineError
+from queuebroker import _files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -51,7 +51,7 @@ class OutFolder:
                         f"cannot write to {path}: it is not empty, and not a folder"
                         " of results; name another with --out"
                     )
-                (path / MARKER).write_text(_NOTE)
+                (path / MARKER).write_text(_NOTE, encoding="ascii")
         except FileExistsError:
             raise PipelineError(
                 f"cannot write to {path}: it is a file; name a folder"
@@ -82,10 +82,10 @@ class OutFolder:
         with _told_in_one_line(self.path):
             # A child program does not inherit the lock, and the kernel releases it when
             # this process ends in any way.
-            lock = os.open(self.path / MARKER, os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(self.path / MARKER, os.O_RDWR)
         try:
             with _told_in_one_line(self.path):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _files.lock(lock)
                 # A failed run in a new folder has removed its marker: a lock on that
                 # file keeps no run out.
                 if not os.path.samestat(os.fstat(lock), os.stat(self.path / MARKER)):

@@ -212,7 +212,7 @@ def _made(
             progress("computing the statistics")
             _summarize(folder, tables)
     about |= {"made_from": _digest(folder), "drawn": report}
-    folder.about.write_text(json.dumps(about, indent=2) + "\n")
+    folder.about.write_text(json.dumps(about, indent=2) + "\n", encoding="ascii")
     return _outcome(result, rows, read)
 
 

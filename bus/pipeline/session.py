@@ -489,12 +489,14 @@ def _heap_gib() -> int:
 
     At least 1 GiB. The memory is that of the container, if it has a limit.
     """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [2**31 * HEAP_GIB_MAX]
+    if hasattr(os, "sysconf"):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in _MEMORY_LIMITS:
         # The file is missing in the other version, and without a limit it has a word.
         with contextlib.suppress(OSError, ValueError):
-            limits.append(int(path.read_text()))
-    return max(1, min(HEAP_GIB_MAX, min(limits) // 2**31))
+            limits.append(int(path.read_text(encoding="ascii")))
+    return max(1, min(limits) // 2**31)
 
 
 def _partitions(records: int) -> int:
@@ -512,7 +514,9 @@ def _java() -> Path | None:
 def _java_major(java: Path) -> int | None:
     """Return its version from the file beside it: running Java costs a process."""
     try:
-        release = (java.parent.parent / "release").read_text(errors="replace")
+        release = (java.parent.parent / "release").read_text(
+            encoding="utf-8", errors="replace"
+        )
     except OSError:
         return None
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)

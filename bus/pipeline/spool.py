@@ -22,7 +22,6 @@ messages of the claimed batch, but repeats none. This module needs no Spark.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -35,7 +34,7 @@ import attrs
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 from bus.errors import PipelineError
-from queuebroker import _sync
+from queuebroker import _files, _sync
 from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
@@ -98,9 +97,9 @@ class Spool:
         with path.open("xb") as file, pa.ipc.new_stream(file, first.schema) as stream:
             for each in itertools.chain([first], rows):
                 stream.write_batch(each)
-        # The file and its name, in the folders down from the spool.
-        for part in (path, *path.parents[:4]):
-            _sync_to_disk(part)
+        _sync_to_disk(path)
+        for folder in path.parents[:4]:  # down from the spool
+            _files.sync_folder(folder)
         return token
 
     def discard(self, batch: Batch) -> None:
@@ -141,7 +140,7 @@ class Spool:
                         f" bus pipeline gateway {self.path}, and then the query again"
                     )
                 pause(POLL_S)
-            _sync_to_disk(ready.parent)
+            _files.sync_folder(ready.parent)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -154,10 +153,10 @@ class Spool:
         Raises:
             PipelineError: another gateway has the spool.
         """
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT)
         try:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _files.lock(lock)
             except BlockingIOError:
                 msg = f"cannot publish from {self.path}: another gateway does so"
                 raise PipelineError(f"{msg}; stop it, or name another folder") from None
@@ -181,8 +180,8 @@ class Spool:
             ready.unlink()
             self.finish(batch)
             return False
-        ready.rename(self._claimed(batch.query))
-        _sync_to_disk(self.path / "claimed")
+        ready.replace(self._claimed(batch.query))
+        _files.sync_folder(self.path / "claimed")
         return True
 
     def rows(self, batch: Batch) -> Iterator[pa.RecordBatch]:
@@ -234,22 +233,19 @@ def _link(draft: Path, path: Path) -> bool:
 
 
 def _write(path: Path, batch: Batch) -> None:
-    path.write_text(json.dumps(attrs.asdict(batch)))
+    path.write_text(json.dumps(attrs.asdict(batch)), encoding="ascii")
     _sync_to_disk(path)
 
 
 def _read(path: Path) -> Batch | None:
     """Return a batch, None if there is no such file any more."""
     try:
-        fields: dict[str, Any] = json.loads(path.read_text())
+        fields: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
     except FileNotFoundError:
         return None
     return Batch(fields["query"], fields["number"], tuple(fields["tokens"]))
 
 
 def _sync_to_disk(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with path.open("rb+") as file:  # Windows syncs only a file that it may write
+        os.fsync(file.fileno())

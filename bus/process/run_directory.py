@@ -13,7 +13,6 @@ another user. A process that cannot write to the run directory never becomes mas
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -23,16 +22,18 @@ from weakref import WeakSet
 
 from bus.errors import AccessDeniedError
 from bus.model.address import fresh_name
-from queuebroker import _net
+from queuebroker import _files, _net, _platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bus.model.rights import AccessList
 
-__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "run_base"]
+__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "no_local_links", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
+# The folders for the files of one user, on Linux and on Windows.
+_PLACES: Final = ("XDG_RUNTIME_DIR", "LOCALAPPDATA")
 # The start of the remedy if the run directory cannot be used.
 ELSEWHERE: Final = f"set {_ENVIRONMENT}, or BusConfig(run_directory=...), to "
 MASTER: Final = "Master"  # the socket of the process that is master
@@ -49,15 +50,26 @@ def run_base(given: str | None = None) -> Path:
     """Return the parent directory of the run directories of all buses.
 
     given: the configured path; else BUS_RUN_DIR of the environment; else the user's
-      runtime directory, or one in /tmp.
+      runtime directory, that of a user of Windows, or one in /tmp.
     """
     text = given or os.environ.get(_ENVIRONMENT)
     if text:
         return Path(text).absolute()
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
-        return Path(runtime).absolute() / "queuebroker"
-    return Path(f"/tmp/queuebroker-{os.geteuid()}")  # noqa: S108 # checked below
+    for variable in _PLACES:
+        place = os.environ.get(variable)
+        if place and Path(place).is_dir():
+            return Path(place).absolute() / "queuebroker"
+    return Path(f"/tmp/queuebroker-{_files.user_id()}")  # noqa: S108 # checked below
+
+
+def no_local_links(act: str) -> OSError:
+    """Return the error for an act that needs links within a machine (OPEN-1)."""
+    return OSError(
+        errno.EAFNOSUPPORT,
+        f"cannot {act}: processes of one machine are linked by UNIX sockets, which "
+        "this system lacks; give each process a `machine` and a Network of its own, "
+        "and set BUS_RUN_DIR to a folder for each",
+    )
 
 
 class RunDirectory:
@@ -85,7 +97,7 @@ class RunDirectory:
             msg = f"run directory must have a path in UTF-8, got {str(self.path)!r}"
             raise ValueError(msg) from None
         longest = len(os.fsencode(self.path / _NAME_MAX))
-        if longest > _net.PATH_BYTES_MAX:
+        if _net.HAS_UNIX and longest > _net.PATH_BYTES_MAX:
             raise ValueError(
                 f"run directory must leave room for sockets: {self.path} gives paths "
                 f"of {longest} bytes, the system takes {_net.PATH_BYTES_MAX}"
@@ -100,7 +112,7 @@ class RunDirectory:
             # reader could lock it, and so keep all others out.
             self._make(directory, 0o2710)
             about = directory.lstat()
-            entered = os.access(directory, os.X_OK, effective_ids=True)
+            entered = _files.may_access(directory, os.X_OK)
         except PermissionError as error:
             raise self._denied(f"{directory}: {error.strerror}") from None
         except (FileExistsError, NotADirectoryError):
@@ -115,9 +127,9 @@ class RunDirectory:
             ) from None
         if not stat.S_ISDIR(about.st_mode):
             raise self._denied(f"{directory} is not a directory")
-        if not self._access.trusts(about.st_uid):
-            raise self._denied(f"{directory} belongs to uid {about.st_uid}")
-        mode = stat.S_IMODE(about.st_mode)
+        if not self._access.trusts(owner := _files.owner_of(about)):
+            raise self._denied(f"{directory} belongs to uid {owner}")
+        mode = _files.mode_of(about)
         listed = about.st_gid in self._access.groups
         if not listed and mode & _FORBIDDEN and not mode & _FORBIDDEN_WITH_GROUP:
             group = f"group {about.st_gid}, which is not on the access list"
@@ -152,7 +164,7 @@ class RunDirectory:
     @property
     def is_guest(self) -> bool:
         """True if this process may not write here, and so never becomes master."""
-        return not os.access(self.path, os.W_OK, effective_ids=True)
+        return not _files.may_access(self.path, os.W_OK)
 
     @property
     def own(self) -> Path:
@@ -177,6 +189,8 @@ class RunDirectory:
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""
+        if not _net.HAS_UNIX:
+            return
         self._sweep(self.path)
         guests = self.path / _GUESTS
         if self._access.groups:
@@ -202,11 +216,10 @@ class RunDirectory:
         # file locked by the first. It is noted before it is locked, so that `release`
         # closes it after any interrupt.
         if not self._locks:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             lock = self.path / "lock"
-            self._locks.open(os.open, lock, flags, 0o600)
+            self._locks.open(os.open, lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _files.lock(self._locks[-1])
         except BaseException as error:
             self.release()
             if isinstance(error, BlockingIOError):
@@ -215,7 +228,9 @@ class RunDirectory:
         return True
 
     def is_served(self) -> bool:
-        """Return True if a master accepts links."""
+        """Return True if a master accepts links; OSError without UNIX sockets."""
+        if not _net.HAS_UNIX:
+            raise no_local_links(f"join bus {self._bus!r}")
         return _net.has_listener(self.path / MASTER)
 
     def release(self) -> None:
@@ -229,7 +244,8 @@ class RunDirectory:
 
 def _give(directory: Path, groups: Iterable[int]) -> bool:
     """Give a directory to the first permitted group; return False if none is."""
-    for each in sorted(groups):
+    # Windows has no groups of this kind.
+    for each in sorted(groups) if _files.HAS_USERS else ():
         with suppress(PermissionError):
             os.chown(directory, -1, each)
             return True
@@ -244,4 +260,4 @@ def _forked() -> None:
         directory.abandon_after_fork()
 
 
-os.register_at_fork(after_in_child=_forked)
+_platform.after_fork_in_child(_forked)

@@ -54,13 +54,13 @@ class SocketListeners:
     def listen(
         self,
         name: str,
-        address: str,
+        address: str | None,
         *,
         ports: AbstractSet[int],
         admit: Callable[[Peer], str | None],
         on_rejected: Callable[[str], object] | None = None,
     ) -> SocketQueueBroker:
-        """Listen at an address.
+        """Listen at an address; with None, return a broker that only dials.
 
         ports: those that are served there. admit: returns the reason to refuse a peer.
         on_rejected: called with a line of text about each rejected peer; on this

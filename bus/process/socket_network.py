@@ -24,9 +24,9 @@ from bus.model.rights import Credentials
 from bus.process.comm_thread import CommThread
 from bus.process.link_helpers import PORT
 from bus.process.link_poller import SocketPoller
-from bus.process.run_directory import ELSEWHERE, RunDirectory
+from bus.process.run_directory import ELSEWHERE, RunDirectory, no_local_links
 from bus.process.socket_listeners import SocketListeners
-from queuebroker import _sync
+from queuebroker import _files, _net, _sync
 from queuebroker.errors import BrokerNameInUseError
 from queuebroker.sockets import SocketMessageQueue
 
@@ -66,7 +66,7 @@ def _secret() -> bytes:
         with suppress(OSError):
             if content := Path(path).read_bytes().strip():
                 return content
-    return os.uname().nodename.encode()
+    return _files.host_name().encode()
 
 
 _log: Final = logging.getLogger("bus")
@@ -202,7 +202,7 @@ class SocketNetwork:
         try:
             driver = self._listeners.open()
             brokers, master = self._place(f"{machine}/{process}")
-            listens = str(brokers[0].address)
+            listens = brokers[0].address or place
             comm = CommThread(
                 exchange,
                 Identity(
@@ -258,17 +258,22 @@ class SocketNetwork:
             place = f"the master's place on bus {self.bus!r} in {self.where}"
             remedy = "another machine on this file system needs its own BUS_RUN_DIR"
             raise BusyError(f"{place}; {remedy}")
+        if not _net.HAS_UNIX:
+            raise no_local_links(f"join bus {self.bus!r} as a slave")
         return [self._listen(name, self.directory.slave())], False
 
     def _listen_as_master(self, name: str) -> list[SocketQueueBroker]:
-        broker = self._listen(name, self.directory.master)
+        # Without UNIX sockets the process is alone on its machine. It needs this broker
+        # to dial others.
+        place = self.directory.master if _net.HAS_UNIX else None
+        broker = self._listen(name, place)
         try:
             return [broker, *self._outside.listen_as_master(name)]
         except BaseException:
             broker.close()
             raise
 
-    def _listen(self, name: str, address: str) -> SocketQueueBroker:
+    def _listen(self, name: str, address: str | None) -> SocketQueueBroker:
         return self._listeners.listen(
             name, address, ports=self._outside.ports, admit=self._refusal
         )

@@ -46,6 +46,7 @@ from queuebroker._net.socket_files import (
 )
 from queuebroker._net.sockets import (
     AT_ONCE,
+    HAS_UNIX,
     WOULD_BLOCK,
     Credentials,
     Place,
@@ -87,6 +88,7 @@ from queuebroker._net.tls import (
 __all__ = [
     "AT_ONCE",
     "ENDED",
+    "HAS_UNIX",
     "ONCE",
     "PATH_BYTES_MAX",
     "POLL_S_MAX",

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from queuebroker._net.sockets import AT_ONCE
+from queuebroker._platform import SYSTEM
 
 __all__ = ["Datagrams", "join_group"]
 
@@ -49,17 +50,18 @@ class Datagrams:
     ) -> None:
         to = ipaddress.ip_address(group)
         family = socket.AF_INET if to.version == 4 else socket.AF_INET6
-        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         self._to: Final = (
             (group, port) if to.version == 4 else (group, port, 0, interface)
         )
-        self._sender: Final = socket.socket(family, kind)
+        self._sender: Final = socket.socket(family, socket.SOCK_DGRAM)
         try:
-            self._receiver: Final = socket.socket(family, kind)
+            self._receiver: Final = socket.socket(family, socket.SOCK_DGRAM)
         except BaseException:
             self._sender.close()
             raise
         try:
+            self._sender.setblocking(False)
+            self._receiver.setblocking(False)
             # Port 0: only the address can make this fail. One of a link means nothing
             # without its interface.
             of_link = (0, interface) if to.version == 6 else ()
@@ -137,6 +139,8 @@ class Datagrams:
         host are not among them, those that this process sent are. None if the sockets
         are closed, or if the system does not count them.
         """
+        if SYSTEM != "linux":
+            return None
         try:
             info = self._receiver.getsockopt(
                 socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_BYTES

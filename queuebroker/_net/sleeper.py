@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker._net.polling import INT_MAX, Descriptors, processors
+from queuebroker._net.polling import INT_MAX, READ, WaitSet, processors
+from queuebroker._net.sockets import AT_ONCE
 from queuebroker._net.tls import TlsSocket
+from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,6 @@ __all__ = ["AWAKE_S", "CAUTION_MAX", "AdaptiveSpin", "Sleeper", "SocketFailure"]
 # is the upper bound of that time if the kernel counts in hundredths of a second.
 _PATIENCE: Final = struct.pack("@ll", 0, 2_000)
 _PATIENCE_MAX_S: Final = 12e-3
-_EVENTFD_FLAGS: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
 # Maximum duration of a spin in seconds; a reply within it is worth the spin. Twice the
 # round trip of two programs if both have to be woken.
 AWAKE_S: Final = 2e-4
@@ -98,8 +97,7 @@ class Sleeper(AdaptiveSpin):
 
     __slots__ = (
         "_at",
-        "_eventfd",
-        "_eventfds",
+        "_event",
         "_may_spin",
         "_poller",
         "released",
@@ -107,16 +105,13 @@ class Sleeper(AdaptiveSpin):
 
     def __init__(self) -> None:
         super().__init__()
-        # The event descriptor, until `close`.
-        self._eventfds = Descriptors()
-        self._eventfds.open(os.eventfd, 0, _EVENTFD_FLAGS)
-        [self._eventfd] = self._eventfds
+        self._event: Final = Event()
         self.released: bool = False
         self._at: Socket | None = None  # the socket it blocks in first
         # With one processor the peer cannot reply before this sleeps.
         self._may_spin: Final = processors() > 1
-        self._poller = select.poll()
-        self._poller.register(self._eventfd, select.POLLIN)
+        self._poller: Final = WaitSet()
+        self._poller.register(self._event.fd, READ)
 
     def renew(self) -> Sleeper:
         """Mark this as not released; return it."""
@@ -124,7 +119,7 @@ class Sleeper(AdaptiveSpin):
             # In this order: no interrupt is raised before the read is done, and an
             # interrupt after the read finds the state complete.
             self.released = False
-            os.eventfd_read(self._eventfd)
+            self._event.clear()
         return self
 
     def locked(self) -> bool:
@@ -135,12 +130,14 @@ class Sleeper(AdaptiveSpin):
         """Wake the thread that sleeps on this."""
         if not self.released:
             self.released = True
-            os.eventfd_write(self._eventfd, 1)
+            self._event.set()
 
     def attach(self, at: Socket) -> None:
         """Wake also when this socket is readable or has ended."""
-        self._poller.register(at, select.POLLIN)
-        if not isinstance(at, TlsSocket):  # MSG_PEEK would miss deciphered bytes
+        self._poller.register(at, READ)
+        # MSG_PEEK would miss deciphered bytes. Without `AT_ONCE` the other calls on the
+        # socket would block, too.
+        if AT_ONCE and not isinstance(at, TlsSocket):
             at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
             at.setblocking(True)
             self._at = at
@@ -222,5 +219,5 @@ class Sleeper(AdaptiveSpin):
         return False
 
     def close(self) -> None:
-        """Close the event descriptor."""
-        self._eventfds.close()
+        """Close the event."""
+        self._event.close()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import select
 import stat
 from typing import TYPE_CHECKING, Final
 
+from queuebroker import _files
 from queuebroker._net.polling import INT_MAX
 from queuebroker._net.sockets import ipc_socket
+from queuebroker._platform import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 # Maximum length of a socket path in the kernel, without the terminating zero byte.
-PATH_BYTES_MAX: Final = 107
+PATH_BYTES_MAX: Final = 107 if SYSTEM == "linux" else 103
 # Number of tries to lock a folder, and the pause between two tries. Other processes
 # hold the lock for less than a millisecond.
 _LOCK_TRIES: Final = 400
@@ -47,20 +48,20 @@ def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
         OSError: EADDRINUSE if a process listens there, or if the file is no socket.
         TimeoutError: see `lock_folder`.
     """
-    # One process at a time in a folder: between bind and listen a socket looks like one
-    # that was left behind.
-    with lock_folder(path.parent):
-        made = ipc_socket()
-        try:
+    made = ipc_socket()  # first: the system may have none
+    try:
+        # One process at a time in a folder: between bind and listen a socket looks like
+        # one that was left behind.
+        with lock_folder(path.parent):
             remove_stale(path)
             made.bind(os.fspath(path))
             # Before the first connection: until `listen` returns, no process can
             # connect.
             path.chmod(mode)
             made.listen(min(backlog, INT_MAX))
-        except BaseException:
-            made.close()
-            raise
+    except BaseException:
+        made.close()
+        raise
     return made
 
 
@@ -72,7 +73,7 @@ def lock_folder(path: Path) -> Iterator[None]:
         TimeoutError: another process holds the lock for too long, for example because
             it was stopped meanwhile.
     """
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(*_files.to_lock(path))
     try:
         _lock_soon(folder, path)
         yield
@@ -84,7 +85,7 @@ def _lock_soon(folder: int, path: Path) -> None:
     pause = select.poll()
     for _ in range(_LOCK_TRIES):
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _files.lock(folder)
         except BlockingIOError:
             pause.poll(_LOCK_PAUSE_MS)
         else:
@@ -118,6 +119,9 @@ def listen_abstract(name: str, *, backlog: int) -> Socket:
     Raises:
         OSError: EADDRINUSE if another socket has the name.
     """
+    if SYSTEM != "linux":
+        text = "only Linux has UNIX sockets with an abstract name; use a path"
+        raise OSError(errno.EAFNOSUPPORT, text)
     made = ipc_socket()
     try:
         made.bind(b"\0" + os.fsencode(name))

@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from queuebroker._net.polling import INT_MAX
+from queuebroker._platform import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AT_ONCE",
+    "HAS_UNIX",
     "WOULD_BLOCK",
     "Credentials",
     "Place",
@@ -49,8 +51,26 @@ Socket = socket.socket
 # over TCP a host and a port.
 Place = str | tuple[str, int]
 
-# Passed to every call on a plain socket, because a `Sleeper` may block in that socket.
-AT_ONCE: Final = socket.MSG_DONTWAIT
+# Passed to every call on a plain socket, because a `Sleeper` may block in that socket;
+# 0 where it must not.
+AT_ONCE: Final[int] = getattr(socket, "MSG_DONTWAIT", 0)
+_UNIX: Final[int] = getattr(socket, "AF_UNIX", -1)
+HAS_UNIX: Final = _UNIX != -1
+# A connect that has started. Windows says `EWOULDBLOCK`; elsewhere that is `EAGAIN`, of
+# a UNIX socket without room for another connection.
+_STARTED: Final = (
+    0,
+    errno.EINPROGRESS,
+    *((errno.EWOULDBLOCK,) if SYSTEM == "windows" else ()),
+)
+# Linux closes the descriptors it passes on exec by itself.
+_CLOSED_ON_EXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+# Of macOS and the BSDs, not in `socket`: the level of UNIX sockets, and its options for
+# the user (a `struct xucred`) and the process of the peer.
+_SOL_LOCAL: Final = 0
+_LOCAL_PEERCRED: Final = 1
+_LOCAL_PEERPID: Final = 2
+_XUCRED: Final = struct.Struct("@IIh2x16I")
 # Raised by a non-blocking socket that would have to wait.
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -106,7 +126,9 @@ def _listen(
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Windows that option lets another process take the address.
+        if SYSTEM != "windows":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if only is not None:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
         made.bind(place)
@@ -212,16 +234,18 @@ def dial(place: Place) -> Socket:
         OSError: the host does not exist, or is unreachable; for a UNIX socket
             ECONNREFUSED or ENOENT if no process listens there, EAGAIN to try again.
     """
-    family: int = socket.AF_UNIX
+    family: int = _UNIX
     where: Any = place
     if not isinstance(place, str):
         family, where = _first_address(*place)
+    elif not HAS_UNIX:
+        raise _no_unix_sockets()
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         send_without_delay(made)
         code = made.connect_ex(where)
-        if code not in (0, errno.EINPROGRESS):
+        if code not in _STARTED:
             raise OSError(code, os.strerror(code))
         _bound_send_buffer(made, where)
     except BaseException:
@@ -255,8 +279,15 @@ def is_connected(connecting: Socket) -> bool:
     return True
 
 
+def _no_unix_sockets() -> OSError:
+    text = "this system has no UNIX sockets; use TCP, at 127.0.0.1"
+    return OSError(errno.EAFNOSUPPORT, text)
+
+
 def ipc_socket() -> Socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if not HAS_UNIX:
+        raise _no_unix_sockets()
+    made = socket.socket(_UNIX, socket.SOCK_STREAM)
     made.setblocking(False)
     return made
 
@@ -269,7 +300,7 @@ def send_without_delay(made: Socket) -> None:
     quarter as often, and the remaining quarter keeps the reader busy until more data
     arrives.
     """
-    if made.family != socket.AF_UNIX:
+    if made.family != _UNIX:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     elif made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < 2 * _IPC_BYTES:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IPC_BYTES)
@@ -282,18 +313,22 @@ def _bound_send_buffer(made: Socket, other: Sequence[object]) -> None:
     which halves the rate of long messages. A path through a network needs the buffer
     size that the kernel determines by itself.
     """
-    if made.family != socket.AF_UNIX and made.getsockname()[0] == other[0]:
+    if made.family != _UNIX and made.getsockname()[0] == other[0]:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WARM_BYTES)
 
 
 def credentials_of(connected: Socket) -> Credentials | None:
     """Return the credentials of the peer, or None if this is no UNIX socket."""
-    if connected.family != socket.AF_UNIX:
+    if connected.family != _UNIX:
         return None
-    packed = connected.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    return Credentials(*_CREDENTIALS.unpack(packed))
+    if hasattr(socket, "SO_PEERCRED"):
+        packed = connected.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+        )
+        return Credentials(*_CREDENTIALS.unpack(packed))
+    packed = connected.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED.size)
+    _, uid, _, gid, *_ = _XUCRED.unpack(packed)
+    return Credentials(connected.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID), uid, gid)
 
 
 def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
@@ -314,12 +349,15 @@ def receive_with_fds(
     data, ancillary, _, _ = connected.recvmsg(
         size,
         socket.CMSG_LEN(most * _FDS.itemsize),
-        socket.MSG_CMSG_CLOEXEC | AT_ONCE,
+        _CLOSED_ON_EXEC | AT_ONCE,
     )
     fds = array.array(_FDS.typecode)
     for level, kind, packed in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(packed[: len(packed) - len(packed) % _FDS.itemsize])
+    if not _CLOSED_ON_EXEC:
+        for each in fds:
+            os.set_inheritable(each, False)
     return data, list(fds)
 
 

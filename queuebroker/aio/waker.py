@@ -4,22 +4,23 @@ A thread that makes a condition true releases a parker in one call into C, which
 interrupt can break off (`queuebroker.waiting.parking`). Otherwise a sleeper could be
 removed from its list and never be woken. asyncio's ``call_soon_threadsafe`` is Python
 code in the waker's thread, so an interrupt can break it off. It also raises once the
-loop is closed. So the release only records the sleeper and writes to an eventfd; the
-loop reads that and does the rest.
+loop is closed. So the release only records the sleeper and sets an event; the loop
+clears it and does the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import operator
 import weakref
 from collections import deque
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker import _sync
+from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future, Task
@@ -30,29 +31,31 @@ __all__ = ["Waiter", "Waker", "running_waker"]
 
 
 class Waker:
-    """An eventfd read by one loop, and the sleepers released since the last read.
+    """An event of one loop, and the sleepers released since it was last cleared.
 
     The loop holds it, by its reader, until the loop is closed; so does every waiter.
-    The descriptor is closed with the last of them: a late release must not write to
-    another file that has got the same number.
+    The event is closed with the last of them: a late release must not write to another
+    file that has got the same number.
 
     Raises:
         NotImplementedError: the loop cannot read descriptors.
     """
 
-    __slots__ = ("__weakref__", "_opened", "_rung", "loop")
+    __slots__ = ("__weakref__", "_event", "_proactor", "_rung", "loop")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop: Final = loop
         self._rung: Final[deque[list[Future[None]]]] = deque()
-        # One call in C: no interrupt can come between opening and storing it.
-        self._opened: Final[list[int]] = []
-        self._opened.extend(map(os.eventfd, (0,), (os.EFD_CLOEXEC | os.EFD_NONBLOCK,)))
+        self._event: Final = Event()
         try:
-            loop.add_reader(self._opened[0], self._answer)
+            loop.add_reader(self._event.fd, self._answer)
         except NotImplementedError:
-            msg = f"cannot wait: {type(loop).__name__} does not read descriptors"
-            raise NotImplementedError(msg) from None
+            # The default loop of Windows.
+            self._proactor: Any = getattr(loop, "_proactor", None)
+            if self._proactor is None or self._event.reader is None:
+                msg = f"cannot wait: {type(loop).__name__} does not read descriptors"
+                raise NotImplementedError(msg) from None
+            self._receive()
 
     def waiter(self) -> Waiter:
         """Return a new waiter: a parker to sleep on in this loop."""
@@ -72,7 +75,7 @@ class Waker:
         # call exists.
         steps = chain(
             map(self._rung.append, (sleeping,)),
-            map(os.eventfd_write, self._opened, (1,)),
+            map(operator.call, (self._event.set,)),
         )
         gate, left = _sync.only_once(steps)
         return partial(next, map(deque, gate, repeat(0)), self), left
@@ -80,26 +83,37 @@ class Waker:
     def _answer(self) -> None:
         """Wake the sleepers that were released; called by the loop.
 
-        Reads the descriptor first: a later release makes it readable again. After an
-        interrupt, this writes to it, so that the loop calls this again.
+        Clears the event first: a later release sets it again. After an interrupt, this
+        sets it, so that the loop calls this again.
         """
         try:
             with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._opened[0])
+                self._event.clear()
             self._wake_all()  # a call: see `_sync.Lock`
         except BaseException:
-            os.eventfd_write(self._opened[0], 1)
+            self._event.set()
             raise
+
+    def _receive(self) -> None:
+        """Call `_received` when the event is set, or when the loop is closed.
+
+        A receive of no bytes ends once there is one. The loop holds it until then.
+        """
+        ended: Future[bytes] = self._proactor.recv(self._event.reader, 0)
+        ended.add_done_callback(self._received)
+
+    def _received(self, ended: Future[bytes]) -> None:
+        if ended.cancelled():
+            return
+        try:
+            self._answer()
+        finally:
+            self._receive()
 
     def _wake_all(self) -> None:
         while self._rung:
             _wake_up(self._rung[0])
             self._rung.popleft()
-
-    def __del__(self) -> None:
-        # Empty if no descriptor was available; missing if an interrupt came first.
-        for fd in getattr(self, "_opened", ()):
-            os.close(fd)
 
 
 class Waiter:

@@ -9,12 +9,11 @@ connection's lock is taken under it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from queuebroker import _sync
+from queuebroker import _platform, _sync
 from queuebroker.arguments import check_callable, within_own_call
 from queuebroker.channel.connection import Connection
 from queuebroker.closable import Closable
@@ -40,7 +39,7 @@ def _forked() -> None:
     _defaults.clear()  # the child gets a default manager of its own
 
 
-os.register_at_fork(after_in_child=_forked)
+_platform.after_fork_in_child(_forked)
 
 
 class BrokerManager(Closable):

@@ -15,18 +15,18 @@ import atexit
 import heapq
 import itertools
 import logging
-import os
 import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from queuebroker import _net, _sync
+from queuebroker import _net, _platform, _sync
 from queuebroker.arguments import deadline_after
 from queuebroker.closable import Uncopyable
 from queuebroker.errors import BrokerClosedError
 from queuebroker.sockets.quick_sends import GATHERED_S
+from queuebroker.waiting.event import Event
 from queuebroker.waiting.parking import pause, taken_lock
 
 if TYPE_CHECKING:
@@ -123,13 +123,9 @@ class Driver(Uncopyable):
         self._thread_ident = 0
         self._poller = _net.Poller()
         self.watch: Callable[[int, int], None] = self._poller.modify
-        # The descriptor, until it is closed; and one item per thread that writes to it.
-        self._wake_fds = _net.Descriptors()
-        flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
-        self._wake_fds.open(os.eventfd, 0, flags)
-        [self._wake_fd] = self._wake_fds
-        self._wakers: list[None] = []
-        self._poller.register(self._wake_fd, _net.READ)
+        self._wake = Event()
+        self._wakers: list[None] = []  # one item per thread that sets the event
+        self._poller.register(self._wake.fd, _net.READ)
         _drivers.add(self)
 
     def __repr__(self) -> str:
@@ -149,7 +145,11 @@ class Driver(Uncopyable):
         return self._stopped
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while `poll` has something to do."""
+        """Return a descriptor that is readable while `poll` has something to do.
+
+        Raises:
+            NotImplementedError: this system has no epoll, so there is none.
+        """
         return self._poller.fileno()
 
     def poll(self, timeout: float | None = None) -> int:
@@ -176,15 +176,16 @@ class Driver(Uncopyable):
             self._running_in = 0
             # `call` wrote nothing in this thread: `fileno` must show the calls left.
             if self._calls and not self._stopped:
-                os.eventfd_write(self._wake_fd, 1)
+                self._wake.set()
         return len(ready)
 
     def _deal(self, ready: list[tuple[int, int]]) -> None:
         """Call the handlers of ready descriptors, then the calls and timers due."""
         handlers = self._handlers
+        wake_fd = self._wake.fd
         for descriptor, mask in ready:
-            if descriptor == self._wake_fd:
-                os.eventfd_read(self._wake_fd)
+            if descriptor == wake_fd:
+                self._wake.clear()
                 continue
             handler = handlers.get(descriptor)
             if handler is not None:
@@ -287,7 +288,7 @@ class Driver(Uncopyable):
     def unregister(self, descriptor: int) -> None:
         """Forget a descriptor, before it is closed."""
         if self._handlers.pop(descriptor, None) is not None:
-            with suppress(OSError):  # a driver that failed may have lost its epoll
+            with suppress(OSError):  # a driver that failed may have lost its poller
                 self._poller.unregister(descriptor)
 
     def handler_of(self, descriptor: int) -> Handler | None:
@@ -308,23 +309,23 @@ class Driver(Uncopyable):
         try:
             self._wakers.append(None)  # no interrupt is raised before this is done
             if not self._stopped:
-                os.eventfd_write(self._wake_fd, 1)
+                self._wake.set()
         finally:
             self._wakers.pop()
-            self._close_wake_fd()
+            self._close_wake()
             if self._ended:
                 self._calls.clear()  # no thread makes them, and each keeps an object
 
-    def _close_wake_fd(self) -> None:
-        """Close the descriptor once the driver has ended and no thread writes to it.
+    def _close_wake(self) -> None:
+        """Close the event once the driver has ended and no thread sets it.
 
         Lock-free: a waking thread enters itself in ``_wakers`` before it checks
         ``_stopped``. The ending thread sets ``_ended`` before it checks ``_wakers``. So
-        the last of them closes the descriptor.
+        the last of them closes the event.
         """
         if self._ended and not self._wakers:
             with suppress(IndexError):
-                self._wake_fds.close()
+                self._wake.close()
 
     def at(
         self,
@@ -362,7 +363,7 @@ class Driver(Uncopyable):
         self._calls.clear()
         self._poller.close()
         self._ended = True
-        self._close_wake_fd()
+        self._close_wake()
         while self._sleepers:
             self._sleepers.pop().close()
 
@@ -458,7 +459,7 @@ class Driver(Uncopyable):
         From now on the driver refuses new holders, and the next call of the process
         starts another driver. This thread remains until every holder has released the
         driver, since only this thread may close their sockets. It does not use the
-        epoll, which may have failed.
+        poller, which may have failed.
         """
         with self._lock:
             self.failed = True
@@ -481,9 +482,9 @@ class Driver(Uncopyable):
                 function, served = self._calls.popleft()
                 self._do((function, served or _UNOWNED))
             if self._holders:
-                _net.wait_to_read(self._wake_fd, _REVIEW_S)
+                _net.wait_to_read(self._wake.fd, _REVIEW_S)
                 with suppress(BlockingIOError):
-                    os.eventfd_read(self._wake_fd)
+                    self._wake.clear()
         self._stopped = True
 
     def forget_fork(self) -> None:
@@ -582,4 +583,4 @@ def _forked() -> None:
             driver.forget_fork()
 
 
-os.register_at_fork(after_in_child=_forked)
+_platform.after_fork_in_child(_forked)

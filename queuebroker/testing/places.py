@@ -98,12 +98,18 @@ class Place:
         return text if len(text) <= _SOURCE_MAX else f"{text[: _SOURCE_MAX - 3]}..."
 
     def __str__(self) -> str:
-        path = os.path.relpath(self.path)
         if self.path.startswith(_PACKAGE):
             # The same for a source tree and for an installed package.
             path = f"queuebroker/{self.path.removeprefix(_PACKAGE)}"
-        elif path.startswith(os.pardir):
-            path = os.path.basename(self.path)
+        else:
+            try:
+                path = os.path.relpath(self.path)
+            except ValueError:  # on Windows: on another drive
+                path = os.pardir
+            if path.startswith(os.pardir):
+                path = os.path.basename(self.path)
+        # A story is the same on every system.
+        path = path.replace(os.sep, "/")
         return f"{path}:{self.line}"
 
 

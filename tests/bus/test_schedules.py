@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from bus import (
 from bus.api.receiver import Receiver
 from bus.features.subscriptions.local_subscriptions import subscriptions_of
 from bus.testing import memory_bus
+from queuebroker import _sync
 from queuebroker.testing import explore, replay
 from specs.clauses import clause
 from tests.depth import schedules
@@ -248,7 +248,7 @@ def test_the_tasks_of_a_thread_that_has_ended_are_found_and_leave() -> None:
             # The explorer ends a thread before the system does, which then finalizes
             # what the thread kept.
             while (seen := bus.inspect()).tasks or seen.threads:
-                os.sched_yield()  # not a wait that the explorer would refuse
+                _sync.yield_processor()  # not a wait that the explorer would refuse
 
     under_every_schedule(program)
 

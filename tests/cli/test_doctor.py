@@ -12,6 +12,7 @@ import pytest
 from bus.pipeline import session
 from queuebroker import _net
 from tests.cli.verbs import read, verb
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,12 @@ def open_to_all() -> Iterator[Path]:
     place.rmdir()
 
 
+def line_of(item: str, shown: str) -> str:
+    """Return the line of a table about an item, by its first word."""
+    [line] = [each for each in shown.splitlines() if each.startswith(f"{item} ")]
+    return line
+
+
 def test_a_run_directory_that_others_may_write_to_is_a_failure(
     open_to_all: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +76,7 @@ def test_a_run_directory_that_others_may_write_to_is_a_failure(
     result = verb("doctor")
 
     assert result.exit_code == 1
-    line = result.stdout.splitlines()[1]
+    line = line_of("run", result.stdout)
     assert f"{open_to_all} is open to others: mode 0777" in line
     assert f"restrict it to its owner: chmod 700 {open_to_all}" in line
     assert "Traceback" not in result.output
@@ -111,7 +118,7 @@ def test_a_low_descriptor_limit_is_reported(
     result = verb("doctor")
 
     assert result.exit_code == exit_code
-    line = result.stdout.splitlines()[3]
+    line = line_of("descriptors", result.stdout)
     assert line.split() == [
         *("descriptors", state, str(limit), "for", "each", "process"),
         *("raise", "it", "with", "ulimit", "-n,", "at", "most", "to", "4096"),
@@ -134,6 +141,7 @@ def test_a_report_that_cannot_be_drawn_is_a_warning(
     assert found["fact"] == "bus pipeline can check, but cannot draw a report"
 
 
+@needs_shared_memory
 def test_a_missing_optional_feature_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,6 +1,6 @@
 """`System`: the system calls of `bus.features.durable.storage`, on a simulated disk.
 
-It replaces the modules `os` and `fcntl` there, so that the code under test is the
+It replaces the modules `os` and `_files` there, so that the code under test is the
 production code, down to each sync.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from bus.features.durable import storage
@@ -39,10 +39,8 @@ class System:
     on_call: called before each system call that changes or syncs something; may raise.
     """
 
-    O_RDONLY, O_RDWR, O_CREAT, O_TRUNC, O_DIRECTORY = (
-        *(os.O_RDONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_DIRECTORY),
-    )
-    LOCK_EX, LOCK_NB = 2, 4
+    O_RDONLY, O_RDWR, O_CREAT, O_TRUNC = os.O_RDONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC
+    BINARY = 0
 
     def __init__(self) -> None:
         self.disk = Disk()
@@ -56,7 +54,7 @@ class System:
         """Let `bus.features.durable.storage` use this system within the block."""
         with (
             patch.object(storage, "os", self),
-            patch.object(storage, "fcntl", self),
+            patch.object(storage, "_files", self),
             patch.object(storage, "Descriptors", partial(_Descriptors, self)),
         ):
             yield
@@ -75,18 +73,15 @@ class System:
         self.on_call("mkdir")
         self.disk.pending.append(DirectoryCreation())
 
-    def open(
-        self, path: Any, flags: int, mode: int = 0, *, dir_fd: int | None = None
-    ) -> int:
+    def open(self, place: Path, flags: int, _mode: int = 0) -> int:
         """Open a file or a folder."""
         self._opened += 1  # none is used again: a killed process may close late
-        descriptor = self._opened
-        if dir_fd is None:
-            assert str(path) in {FOLDER, _PARENT}
-            assert str(path) == _PARENT or self.disk.current().exists
-            self._open[descriptor] = str(path)
+        descriptor, path = self._opened, place.name
+        assert self.disk.current().exists
+        if str(place) == FOLDER:
+            self._open[descriptor] = FOLDER
             return descriptor
-        assert self._open[dir_fd] == FOLDER
+        assert str(place.parent) == FOLDER
         file = self.disk.current().names.get(path)
         if file is None:
             if not flags & os.O_CREAT:
@@ -115,31 +110,36 @@ class System:
         self.disk.pending.append(Write(file, at, data))
         return len(data)
 
-    def fdatasync(self, descriptor: int) -> None:
+    def sync(self, descriptor: int) -> None:
         """Sync a file."""
         file, _ = self._file(descriptor)
-        self.on_call("fdatasync")
+        self.on_call("sync")
         self.disk.sync_file(file)
 
-    def fsync(self, descriptor: int) -> None:
+    def sync_folder(self, folder: Path) -> None:
         """Sync a folder."""
-        self.on_call("fsync")
-        if self._open[descriptor] == FOLDER:
+        self.on_call("sync_folder")
+        if str(folder) == FOLDER:
             self.disk.sync_names()
         else:
+            assert str(folder) == _PARENT
             self.disk.sync_parent()
 
-    def rename(self, old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    def replace(self, old: Path, new: Path) -> None:
         """Rename a file."""
-        self.on_call("rename")
-        file = self.disk.current().names[old]
-        self.disk.pending.append(EntryChange(((old, None), (new, file))))
+        self.on_call("replace")
+        file = self.disk.current().names[old.name]
+        self.disk.pending.append(EntryChange(((old.name, None), (new.name, file))))
 
     def close(self, descriptor: int) -> None:
         """Close a descriptor, unless its process was killed; this syncs nothing."""
         self._open.pop(descriptor, None)
 
-    def flock(self, descriptor: int, operation: int) -> None:
+    def to_lock(self, folder: Path) -> tuple[Path, int, int]:
+        """Return the arguments of `open` for a folder."""
+        return folder, os.O_RDONLY, 0
+
+    def lock(self, descriptor: int) -> None:
         """Do nothing: no other process runs."""
 
     def _file(self, descriptor: int) -> tuple[int, int]:

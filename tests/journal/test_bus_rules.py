@@ -224,6 +224,47 @@ OTHER_BOOT = Condition(boot=1, ahead=-5 * SECOND)
 
 
 @clause("B2")
+def test_a_message_over_two_links_is_written_to_the_second_after_the_first() -> None:
+    history = bus(*sent(1))
+    history.journals = 3
+    history.entries += [
+        step(RecordKind.RELAY_IN, A, 1, B, journal=2, hop=1),
+        step(RecordKind.RELAY_OUT, A, 1, B, journal=2, hop=2),
+        *(attrs.evolve(each, hop=2) for each in arrives(1)),
+    ]
+    history.number()
+
+    result = judged(history, {})
+
+    assert result.violations == ()
+
+
+@clause("B2")
+def test_the_times_of_a_message_written_twice_say_nothing_about_clocks() -> None:
+    """One of the two is wrong; the message that came back is not early."""
+    again = attrs.evolve(sent(1)[1], late=10 * SECOND)
+    history = bus(*sent(1), again, *arrives(1), *returned(1))
+
+    result = judged(history, {1: OTHER_BOOT})
+
+    assert [(each.rule, each.case) for each in result.violations] == [("B2", "again")]
+
+
+@clause("B6")
+def test_a_message_found_at_the_time_of_the_registration_is_not_early() -> None:
+    history = bus(*inside(1), *taken(1))
+    (register,) = [
+        each for each in history.of_kind(RecordKind.REGISTER) if each.destination == B
+    ]
+    accepted = history.of_kind(RecordKind.COMMAND)[0]
+    register.late = 1000 * (accepted.at - register.at)
+
+    result = judged(history, {})
+
+    assert result.violations == ()
+
+
+@clause("B2")
 @pytest.mark.parametrize("late", [0, SECOND])
 @pytest.mark.parametrize("conditions", [{0: OTHER_BOOT}, {1: OTHER_BOOT}])
 def test_a_message_between_two_clocks_is_early_if_no_offset_of_them_fits(

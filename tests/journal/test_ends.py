@@ -186,8 +186,8 @@ def test_a_forked_child_that_cannot_record_goes_on(tmp_path: Path) -> None:
     code = """
         import os, sys, warnings
         warnings.simplefilter("ignore", DeprecationWarning)
-        from bus.journal import segment
         from bus.journal.writer import Journal
+        from queuebroker import _files
 
         def full(*_):
             raise OSError(28, "No space left on device")
@@ -195,7 +195,7 @@ def test_a_forked_child_that_cannot_record_goes_on(tmp_path: Path) -> None:
         journal = Journal(sys.argv[1])
         child = os.fork()
         if not child:
-            os.posix_fallocate = full
+            _files.allocate = full
             journal.emit(77)
             journal.emit(78)
             journal.close()

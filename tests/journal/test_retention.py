@@ -14,6 +14,7 @@ from bus.journal.payloads import Payloads
 from bus.journal.retention import Retention
 from bus.journal.writer import Journal
 from bus.testing import memory_bus
+from queuebroker import _files
 from specs.clauses import clause
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.support import until
@@ -37,9 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def disk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Set the free bytes of the file system by hand; deletions do not change them."""
     disk = SimpleNamespace(free=1 << 40)
-    monkeypatch.setattr(
-        "os.statvfs", lambda _: SimpleNamespace(f_bavail=disk.free, f_frsize=1)
-    )
+    monkeypatch.setattr("shutil.disk_usage", lambda _: disk)
     return disk
 
 
@@ -133,14 +132,14 @@ def test_recording_goes_on_once_a_full_disk_has_room(
 ) -> None:
     """Records and payloads are counted as lost meanwhile; the program goes on."""
     full = False
-    allocate = os.posix_fallocate
+    allocate = _files.allocate
 
-    def maybe(file: int, offset: int, length: int) -> None:
+    def maybe(file: int, size: int) -> None:
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        allocate(file, offset, length)
+        allocate(file, size)
 
-    monkeypatch.setattr("os.posix_fallocate", maybe)
+    monkeypatch.setattr(_files, "allocate", maybe)
     monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
     with Journal(
         tmp_path, payloads=True, segment_bytes=SMALL, payload_bytes_max=8000
@@ -175,17 +174,17 @@ def test_recording_goes_on_after_a_failed_look_at_the_free_room(
 ) -> None:
     failures = 0
 
-    def statvfs(_: Path) -> SimpleNamespace:
+    def disk_usage(_: Path) -> SimpleNamespace:
         nonlocal failures
         failures += 1
         if failures < 4:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return SimpleNamespace(f_bavail=1 << 40, f_frsize=1)
+        return SimpleNamespace(free=1 << 40)
 
     monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
     with Journal(tmp_path, segment_bytes=SMALL, min_free_bytes=1) as journal:
         until(lambda: spares_ready(journal, 1), "spares lie ready")
-        monkeypatch.setattr("os.statvfs", statvfs)
+        monkeypatch.setattr("shutil.disk_usage", disk_usage)
         for seq in range(1, 2 * SLOTS):
             tell(journal, seq=seq)
         until(lambda: spares_ready(journal, 2 * SLOTS), "there are spares again")

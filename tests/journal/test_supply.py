@@ -21,6 +21,7 @@ from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.supply import Tally
 from bus.journal.writer import Journal
+from queuebroker import _files
 from specs.clauses import clause
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
 from tests.support import LIMIT_S, Threads, switch_interval, until
@@ -158,14 +159,14 @@ def test_a_full_disk_blocks_no_writer_and_is_reported(
 ) -> None:
     """The losses are counted in the header, and in a record once there is room."""
     full = False
-    allocate = os.posix_fallocate
+    allocate = _files.allocate
 
-    def maybe(file: int, offset: int, length: int) -> None:
+    def maybe(file: int, size: int) -> None:
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        allocate(file, offset, length)
+        allocate(file, size)
 
-    monkeypatch.setattr("os.posix_fallocate", maybe)
+    monkeypatch.setattr(_files, "allocate", maybe)
     monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         until(lambda: spares_ready(journal, 1), "spares lie ready")
@@ -215,7 +216,7 @@ def test_lost_records_do_not_wake_the_housekeeper_on_a_full_disk(
         assert journal._incarnation is not None
         supply = journal._incarnation._supply
         until(lambda: spares_ready(journal, 1), "spares lie ready")
-        monkeypatch.setattr("os.posix_fallocate", full)
+        monkeypatch.setattr(_files, "allocate", full)
         while not journal.lost:
             tell(journal, seq=1)
         until(lambda: supply.short, "the housekeeper finds no room")
@@ -293,9 +294,11 @@ def test_a_file_that_a_full_disk_took_in_part_is_no_segment(
     def unable(_file: int, _offset: int, _length: int) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    pwrite = os.pwrite
-    monkeypatch.setattr("os.posix_fallocate", unable)
-    monkeypatch.setattr("os.pwrite", lambda file, data, at: pwrite(file, data[:9], at))
+    pwrite = _files.pwrite
+    monkeypatch.setattr(os, "posix_fallocate", unable, raising=False)
+    monkeypatch.setattr(
+        _files, "pwrite", lambda file, data, at: pwrite(file, data[:9], at)
+    )
 
     with pytest.raises(OSError, match="No space left"):
         Journal(tmp_path, segment_bytes=SMALL)
@@ -308,7 +311,7 @@ def test_where_files_cannot_be_preallocated_they_are_filled(
     def unable(_file: int, _offset: int, _length: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("os.posix_fallocate", unable)
+    monkeypatch.setattr(os, "posix_fallocate", unable, raising=False)
     with Journal(tmp_path, segment_bytes=3 << 20) as journal:
         tell(journal)
 
@@ -376,10 +379,10 @@ def test_without_a_first_segment_there_is_no_journal_and_the_remedy_is_named(
     settings: dict[str, int],
     remedy: str,
 ) -> None:
-    def refuse(_file: int, _offset: int, _length: int) -> None:
+    def refuse(_file: int, _size: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("os.posix_fallocate", refuse)
+    monkeypatch.setattr(_files, "allocate", refuse)
 
     with pytest.raises(OSError, match="cannot record in") as failed:
         Journal(tmp_path / "journals", **settings)  # type: ignore[arg-type] # one of two ints

@@ -23,6 +23,7 @@ from tests.kills.member import MemberError
 from tests.kills.notes import Note, Reader
 from tests.kills.process_memory import ProcessMemory
 from tests.kills.rules import within
+from tests.kit.systems import needs_shared_memory
 from tests.processes import run
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def test_payloads_differ_in_each_stretch_of_their_filling() -> None:
     assert all(one[at : at + 64] != two[at : at + 64] for at in range(64, 4032, 64))
 
 
+@needs_shared_memory
 def test_the_memory_of_a_process_is_listed_while_it_is_mapped() -> None:
     memory = SharedMemory(1 << 16)
     before = ProcessMemory.of(os.getpid())

@@ -53,7 +53,10 @@ class SteppedLoop:
         while self._ready and self._ready[0].cancelled():
             self._ready.popleft()
         if not self._ready:
-            readable = select.select(list(self._readers), [], [], 0)[0]
+            # Windows refuses to select among no readers.
+            readable = list(self._readers)
+            if readable:
+                readable = select.select(readable, [], [], 0)[0]
             self._ready.extend(self._readers[fd] for fd in readable)
         if not self._ready:
             return False

@@ -7,9 +7,12 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from bus.pattern import BusSocket
 from queuebroker import _net
 from queuebroker.closable import Closable
+from tests.kit.systems import needs_abstract_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +32,10 @@ __all__ = [
 ]
 
 LIMIT_S: Final = 20.0  # a watchdog, not an expectation
-TRANSPORTS: Final = ("inproc", "ipc", "abstract", "tcp", "tcp6")
+TRANSPORTS: Final = (
+    *("inproc", "ipc", "tcp", "tcp6"),
+    pytest.param("abstract", marks=needs_abstract_names),
+)
 _names: Final = itertools.count()
 
 

@@ -19,7 +19,7 @@ def test_a_hub_drops_the_message_of_a_plain_peer_that_returns(
     own_run_directory: Path,
 ) -> None:
     """Other devices may return it by a path that is shorter than the way out."""
-    name = f"abstract://{own_run_directory.name}"
+    name = f"ipc://{own_run_directory}"
     with RawBusSocket() as hub, RawBusSocket() as far, BusSocket(native=False) as leaf:
         hub.listen(name)
         leaf.dial(name)

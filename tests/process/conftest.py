@@ -10,6 +10,7 @@ import pytest
 from bus import Role
 from bus.features.memory.link_memory import LinkMemory
 from bus.kernel import fast_path
+from bus.kernel.hooks import Bodies
 from bus.kernel.wire import decode, encode_single, pieces
 from tests.features.memory.memory_ends import Owner, Recipient
 from tests.kit.buses import socket_bus
@@ -34,7 +35,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     """Return the list of all frames that are put on links from now on."""
     seen: list[Frame] = []
 
-    def tapped(_: LinkMemory, __: int, frame: Frame) -> tuple[bytes, ...]:
+    def tapped(_: Bodies, __: int, frame: Frame) -> tuple[bytes, ...]:
         seen.append(frame)
         return pieces(frame)
 
@@ -45,7 +46,8 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         seen.append(frame)
         return data
 
-    monkeypatch.setattr(LinkMemory, "pieces", tapped)
+    for each in (Bodies, LinkMemory):
+        monkeypatch.setattr(each, "pieces", tapped)
     monkeypatch.setattr(fast_path, "encode_single", tapped_alone)
     return seen
 

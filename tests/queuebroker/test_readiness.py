@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import DisconnectedQueueError, MessageQueue
+from queuebroker import DisconnectedQueueError, MessageQueue, _platform
 from queuebroker.waiting.readiness import Readiness
 from specs.clauses import clause
 from tests.meetings import queues
@@ -59,12 +59,14 @@ def test_where_no_descriptor_is_left_one_error_tells_it(
 ) -> None:
     """The end stays usable, and the call can be repeated."""
 
-    def none_left(_start: int, _flags: int) -> int:
+    def none_left(*_: int) -> int:
         raise OSError(24, "Too many open files")
 
     with queues() as (left, right):
         with monkeypatch.context() as patched:
-            patched.setattr(os, "eventfd", none_left)
+            patched.setattr(os, "eventfd", none_left, raising=False)
+            patched.setattr(os, "pipe", none_left)
+            patched.setattr(_platform, "open_pair", none_left)
             with pytest.raises(OSError, match="Too many"):
                 left.fileno()
 

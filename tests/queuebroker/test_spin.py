@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -38,7 +37,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
         made = Machine(step_s)
         monkeypatch.setattr(_sync, "monotonic", made.now)
         monkeypatch.setattr(_sync, "_busy_until", 0.0)
-        monkeypatch.setattr(os, "sched_yield", made.let_run)
+        monkeypatch.setattr(_sync, "yield_processor", made.let_run)
         return made
 
     return make
@@ -100,7 +99,7 @@ def test_a_receiver_takes_a_message_sent_during_its_spin_without_sleeping(
     monkeypatch.setattr(_sync, "park", never)
     monkeypatch.setattr(_sync, "_busy_until", 0.0)
     with queue_pair() as (left, right):
-        monkeypatch.setattr(os, "sched_yield", lambda: left.send(b"m"))
+        monkeypatch.setattr(_sync, "yield_processor", lambda: left.send(b"m"))
 
         assert right.receive() == b"m"
 

@@ -27,6 +27,7 @@ __all__ = [
     "ends",
     "folder",
     "let_nobody_read",
+    "local_address",
     "meet",
     "numbered",
     "take",
@@ -43,6 +44,11 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def local_address(place: Path) -> str:
+    """Return where a broker listens: at a path, or where there are none at a port."""
+    return f"ipc://{place}/host" if _net.HAS_UNIX else "tcp://127.0.0.1:0"
+
+
 @contextmanager
 def brokers(
     listen: str | None = None,
@@ -56,7 +62,7 @@ def brokers(
         BrokerManager(observer=observer) as one,
         BrokerManager(observer=observer) as other,
         SocketQueueBroker(
-            "host", listen=listen or f"ipc://{place}/host", manager=one, **(host or {})
+            "host", listen=listen or local_address(place), manager=one, **(host or {})
         ) as acceptor,
         SocketQueueBroker("guest", manager=other, **(guest or {})) as connector,
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -51,7 +50,7 @@ class Made:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     made = Made()
-    monkeypatch.setattr(select, "poll", lambda: cast("Any", made))
+    monkeypatch.setattr(sleeper_module, "WaitSet", lambda: cast("Any", made))
     monkeypatch.setattr(Made, "register", lambda *_: None, raising=False)
     monkeypatch.setattr(_sync, "monotonic", lambda: made.now)
     monkeypatch.setattr(sleeper_module, "processors", lambda: made.processors)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import select
 from typing import TYPE_CHECKING
 
 import pytest
 
+from queuebroker import _net
 from queuebroker.sockets import Driver, read_owner
 from specs.clauses import clause
 from tests.sockets.support import ends, let_nobody_read, take_lease_locked
@@ -26,8 +26,8 @@ def driver() -> Iterator[Driver]:
 
 
 def rung(driver: Driver, limit_s: float = 0) -> bool:
-    """Return whether its descriptor reports that there is work."""
-    return bool(select.select([driver], [], [], limit_s)[0])
+    """Return whether its event reports that there is work."""
+    return bool(_net.wait_to_read_any([driver._wake.fd], limit_s))
 
 
 def test_a_call_marks_the_driver_ready_until_the_next_poll(driver: Driver) -> None:
@@ -43,29 +43,27 @@ def test_a_call_marks_the_driver_ready_until_the_next_poll(driver: Driver) -> No
     assert not rung(driver)
 
 
-def test_a_call_may_be_the_last_that_its_driver_needs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_may_be_the_last_that_its_driver_needs() -> None:
     """Its owner runs the call and closes the driver before the caller has rung.
 
     Then the caller would write to a parker that is closed, or to a reused descriptor
     number.
     """
     ending = Driver()
-    ring = os.eventfd_write
+    ring = ending._wake.set
     rang: list[bool] = []
 
-    def late(descriptor: int, value: int) -> None:
+    def late() -> None:
         ending.close()
-        ring(descriptor, value)
+        ring()
         rang.append(True)
 
-    monkeypatch.setattr(os, "eventfd_write", late)
+    ending._wake.set = late
     ending.call(lambda: None)
 
     assert rang == [True]
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.eventfd_read(ending._wake_fd)
+        os.fstat(ending._wake.fd)
 
 
 def test_a_driver_that_has_ended_keeps_no_call() -> None:

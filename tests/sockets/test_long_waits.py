@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import select
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -141,11 +142,12 @@ def test_a_wait_is_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_poll_is_asked_for_no_longer_than_the_system_takes() -> None:
     poller = _net.Poller()
     served = Driver()
-    poller.register(served._wake_fd, _net.READ)
+    poller.register(served._wake.fd, _net.READ)
     served.call(list)
     assert poller.poll(_net.POLL_S_MAX)
-    with pytest.raises(OverflowError):
-        poller.poll(_net.POLL_S_MAX + 1)
+    if hasattr(select, "epoll"):
+        with pytest.raises(OverflowError):
+            poller.poll(_net.POLL_S_MAX + 1)
     poller.close()
     served.close()
 

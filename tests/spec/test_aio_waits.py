@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,8 @@ from queuebroker import (
     SendTimeoutError,
     aio,
 )
+from queuebroker.aio import waker
+from queuebroker.waiting.event import Event
 from specs.clauses import clause
 from tests.pairs import queue_pair
 from tests.spec.kinds import KINDS, both_kinds
@@ -128,21 +129,28 @@ def test_a_task_woken_while_its_loop_reads_the_descriptor_is_resumed(
     kind: str, late: bool, loop: SteppedLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is woken right before the loop reads its descriptor, or right after."""
-    read = os.eventfd_read
     sends: list[bytes] = []
 
-    def eventfd_read(fd: int) -> int:
-        if late:
-            value = read(fd)
-        for message in sends[:1]:
-            sends.remove(message)
-            right.send(message)
-        return value if late else read(fd)
+    class Interleaved(Event):
+        def __init__(self) -> None:
+            super().__init__()
+            clear = self.clear
 
+            def clear_and_send() -> None:
+                if late:
+                    clear()
+                for message in sends[:1]:
+                    sends.remove(message)
+                    right.send(message)
+                if not late:
+                    clear()
+
+            self.clear = clear_and_send
+
+    monkeypatch.setattr(waker, "Event", Interleaved)
     with queue_pair(2, observer=KINDS[kind]) as (left, right):
         tasks = [loop.start(aio.wrap(left).receive()) for _ in range(2)]
         loop.run()
-        monkeypatch.setattr(os, "eventfd_read", eventfd_read)
         sends.append(b"2")
 
         right.send(b"1")

@@ -67,6 +67,10 @@ def test_the_library_is_silent_unless_logging_is_set_up() -> None:
     assert reported.count("queuebroker ERROR") == 1
 
 
+# Of an event.
+FDS = 1 if hasattr(os, "eventfd") else 2
+
+
 def is_readable(end: MessageQueue) -> bool:
     """Return whether a selector reports the end as readable."""
     with selectors.DefaultSelector() as selector:
@@ -75,7 +79,7 @@ def is_readable(end: MessageQueue) -> bool:
 
 
 @clause("QB-BOOK-5")
-def test_the_descriptor_is_an_eventfd_made_on_first_use() -> None:
+def test_the_descriptor_is_made_on_first_use() -> None:
     """Each end that asks gets one; other ends get none; the end closes it."""
     before = len(os.listdir("/proc/self/fd"))
     with queue_pair() as (left, right):
@@ -85,9 +89,8 @@ def test_the_descriptor_is_an_eventfd_made_on_first_use() -> None:
 
         descriptor = left.fileno()
 
-        assert os.readlink(f"/proc/self/fd/{descriptor}") == "anon_inode:[eventfd]"
         assert left.fileno() == descriptor
-        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert len(os.listdir("/proc/self/fd")) == before + FDS
         assert not os.get_inheritable(descriptor)
     del left, right
     assert len(os.listdir("/proc/self/fd")) == before

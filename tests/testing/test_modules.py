@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import queue
 import re
 import sys
@@ -235,6 +236,8 @@ REFUSED = {
     "multiprocessing.Pipe": ("import multiprocessing as mp\ndef use(): mp.Pipe()"),
     "os.fork": "from os import _exit, fork\ndef use(): fork() or _exit(0)",
 }
+if not hasattr(os, "fork"):  # Windows
+    del REFUSED["os.fork"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

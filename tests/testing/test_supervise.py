@@ -75,17 +75,17 @@ def test_a_signal_handler_of_the_caller_can_interrupt_the_exploration() -> None:
         raise Alarm
 
     def program(_run: Run) -> None:
-        _thread.interrupt_main(signal.SIGUSR1)
+        _thread.interrupt_main(signal.SIGTERM)
         while True:
             pass
 
-    before = signal.signal(signal.SIGUSR1, ring)
+    before = signal.signal(signal.SIGTERM, ring)
     lock_type = threading.Lock
     try:
         with pytest.raises(Alarm):
             explore(program, seed=1)
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, before)
 
     assert threading.Lock is lock_type
     explore(lambda run: None, bound=0, random=0)

@@ -7,18 +7,16 @@ interface `Storage`, so that tests can record them.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
 from bus.errors import BusyError
+from queuebroker import _files, _platform
 from queuebroker._net import Descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["DiskStorage", "Storage"]
@@ -68,22 +66,22 @@ class DiskStorage:
         OSError: the directory cannot be created or opened.
     """
 
-    __slots__ = ("__weakref__", "_directories", "_files", "path")
+    __slots__ = ("__weakref__", "_directory", "_locks", "_opened", "path")
 
     def __init__(self, directory: Path) -> None:
         self.path: Final = str(directory / _FILE)
-        # The descriptors of the directory and of the file in use, if they are open.
-        self._directories: Final = Descriptors()
-        self._files: Final = Descriptors()
+        self._directory: Final = directory
+        # The descriptors of the lock and of the file in use, if they are open.
+        self._locks: Final = Descriptors()
+        self._opened: Final = Descriptors()
         with suppress(FileExistsError):
             os.mkdir(directory, 0o700)
         # At each start: an earlier process may have been killed before this sync.
-        _sync_entry(directory.parent)
+        _files.sync_folder(directory.parent)
         _open_storages.add(self)
         try:
-            self._directories.open(os.open, directory, os.O_RDONLY | os.O_DIRECTORY)
-            # Lock the directory itself: a lock file would have to outlive the process.
-            fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._locks.open(os.open, *_files.to_lock(directory))
+            _files.lock(self._locks[0])
         except BlockingIOError:
             self.close()
             raise BusyError(
@@ -96,65 +94,52 @@ class DiskStorage:
 
     def read(self) -> bytes | None:
         """Return the contents of the file; None if it does not exist."""
-        files = Descriptors()
+        opened = Descriptors()
         try:
-            files.open(self._opener(), _FILE, os.O_RDONLY)
-            return _read_all(files[0])
+            opened.open(os.open, self._directory / _FILE, os.O_RDONLY | _files.BINARY)
+            return _read_all(opened[0])
         except FileNotFoundError:
             return None
         finally:
-            files.close()
-
-    def _opener(self) -> Callable[[str, int], int]:
-        """Return the function that opens a file in the directory."""
-        return partial(os.open, mode=0o600, dir_fd=self._directory)
-
-    @property
-    def _directory(self) -> int:
-        return self._directories[0] if self._directories else -1
+            opened.close()
 
     def create(self) -> None:
         """Close the file in use, and create an empty successor."""
-        self._files.close()
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-        self._files.open(self._opener(), _NEW, flags)
+        self._opened.close()
+        self._open(_NEW, os.O_CREAT | os.O_TRUNC)
+
+    def _open(self, name: str, flags: int = 0) -> None:
+        flags |= os.O_RDWR | _files.BINARY
+        self._opened.open(os.open, self._directory / name, flags, 0o600)
 
     def write(self, data: bytes, at: int) -> None:
         """Write all bytes at an offset."""
         while data:
-            written = os.pwrite(self._file, data, at)
+            written = _files.pwrite(self._file, data, at)
             data, at = data[written:], at + written
 
     def sync(self) -> None:
         """Sync the bytes of the file, and its length, which readers need."""
-        os.fdatasync(self._file)
+        _files.sync(self._file)
 
     def publish(self) -> None:
         """Rename the successor to the file."""
-        here = self._directory
-        os.rename(_NEW, _FILE, src_dir_fd=here, dst_dir_fd=here)
+        self._opened.close()  # Windows renames no file that is open
+        os.replace(self._directory / _NEW, self._directory / _FILE)
+        self._open(_FILE)
 
     def sync_directory(self) -> None:
         """Sync the entries of the directory."""
-        os.fsync(self._directory)
+        _files.sync_folder(self._directory)
 
     def close(self) -> None:
-        """Close the descriptors; that of the directory holds the lock."""
-        self._files.close()
-        self._directories.close()
+        """Close the descriptors, and so release the lock."""
+        self._opened.close()
+        self._locks.close()
 
     @property
     def _file(self) -> int:
-        return self._files[0] if self._files else -1
-
-
-def _sync_entry(folder: Path) -> None:
-    opened = Descriptors()
-    try:
-        opened.open(os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(opened[0])
-    finally:
-        opened.close()
+        return self._opened[0] if self._opened else -1
 
 
 _open_storages: Final[WeakSet[DiskStorage]] = WeakSet()
@@ -170,7 +155,7 @@ def _close_in_child() -> None:
         each.close()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+_platform.after_fork_in_child(_close_in_child)
 
 
 def _read_all(file: int) -> bytes:

@@ -37,7 +37,7 @@ from bus.model.config import BusConfig
 from bus.model.registration import Role
 from bus.process.peer_trust import PeerTrust, machine_in
 from bus.process.socket_network import machine_id
-from queuebroker import _net, _sync
+from queuebroker import _files, _net, _sync
 from queuebroker.sockets.address import Address
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
     keys, findings = _keys(target, network)
     if findings[-1].state == FAIL:
         return findings  # without valid keys, no link can be opened
-    machine = target.machine or (os.uname().nodename if keys is None else keys.machine)
+    machine = target.machine or (_files.host_name() if keys is None else keys.machine)
     here = _bus_here(target)
     findings += [here, *_listening(target, network)]
     me = Identity(

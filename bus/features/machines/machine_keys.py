@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bus.errors import AccessDeniedError
+from queuebroker import _files
 from queuebroker.sockets import Tls
 
 __all__ = [
@@ -36,7 +37,7 @@ def write_file(path: Path, data: bytes, *, secret: bool) -> None:
     try:
         with open(handle, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), 0o600 if secret else 0o644)
+            _files.set_mode(file.fileno(), 0o600 if secret else 0o644)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
@@ -56,9 +57,9 @@ def check_secret(path: Path, act: str) -> None:
         OSError: it cannot be looked at.
     """
     about = path.stat()
-    mode = stat.S_IMODE(about.st_mode)
-    if about.st_uid not in {0, os.geteuid()}:
-        raise AccessDeniedError(act, f"{path} belongs to uid {about.st_uid}")
+    mode, owner = _files.mode_of(about), _files.owner_of(about)
+    if owner not in {0, _files.user_id()}:
+        raise AccessDeniedError(act, f"{path} belongs to uid {owner}")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         fact = f"{path} is open to others: mode {mode:04o}; run chmod 600 {path}"
         raise AccessDeniedError(act, fact)

@@ -43,11 +43,32 @@ if TYPE_CHECKING:
     from bus.model.config import BusConfig
     from bus.model.snapshot import SharedMemoryInfo
 
-__all__ = ["LinkMemory", "LoanRequest"]
+__all__ = ["LinkMemory", "LoanRequest", "ViewedBodies"]
 
 # The part of an arena that one recipient may hold (MC-31), so that one that keeps its
 # messages for long leaves room for the others.
 ARENA_SHARE: Final = 0.25
+
+
+class ViewedBodies(Bodies):
+    """The bodies of long messages where the system has no shared memory.
+
+    Links carry all of them. A long payload of bytes becomes a view nevertheless, so
+    that its type is the same on each system (BUS-MSG-16).
+    """
+
+    __slots__ = ()
+
+    def resolve_body(self, link: int, frame: Frame) -> Frame:
+        """Return a frame with a view of its body, if that is long."""
+        frame = super().resolve_body(link, frame)
+        body = long_body(frame)
+        if not isinstance(frame, Batch) or body is None:
+            return frame
+        [run] = frame.runs
+        if not run.flags & RAW:
+            return frame
+        return replace(frame, runs=[replace(run, bodies=[memoryview(body)])])
 
 
 class LoanRequest(Struct, eq=False):

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import fcntl
 import mmap
 import os
 import sys
@@ -35,6 +34,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.errors import WireError
+from bus.features.memory.shared_memory import SEALS_NEEDED
+from queuebroker._files import fcntl
 from queuebroker._net import Descriptors
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
     from bus.features.memory.shared_memory import SharedMemory
 
 __all__ = ["MemoryMapping", "SlabMappings", "lend", "open_memory"]
-
-# The other process chooses the number of the descriptor, so the file may be any. The
-# call waits for no file, and makes no terminal that of this process.
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def open_memory(pid: int, descriptor: int, name: str) -> int:
@@ -65,9 +62,12 @@ def open_memory(pid: int, descriptor: int, name: str) -> int:
     """
     # Checked before as well: to open some devices has an effect.
     _check(os.readlink(f"/proc/{pid}/fd/{descriptor}"), name)
+    # The other process chooses the number of the descriptor, so the file may be any:
+    # wait for none, and make no terminal that of this process.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
     opened = Descriptors()
     try:
-        opened.open(os.open, f"/proc/{pid}/fd/{descriptor}", _FLAGS)
+        opened.open(os.open, f"/proc/{pid}/fd/{descriptor}", flags)
         _check(os.readlink(f"/proc/self/fd/{opened[0]}"), name)
     except BaseException:
         with suppress(OSError):
@@ -81,9 +81,6 @@ def open_memory(pid: int, descriptor: int, name: str) -> int:
 def _check(path: str, name: str) -> None:
     if path != f"/memfd:{name} (deleted)":
         raise ValueError(f"descriptor must be of shared memory {name!r}, got {path!r}")
-
-
-_NEEDED: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 class MemoryMapping:
@@ -110,7 +107,7 @@ class MemoryMapping:
             seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
         except OSError:  # no memory that could be sealed, such as a file
             seals = 0
-        if seals & _NEEDED != _NEEDED:
+        if seals & SEALS_NEEDED != SEALS_NEEDED:
             raise ValueError(
                 f"cannot map shared memory whose owner may shrink it (seals {seals:#x})"
             )

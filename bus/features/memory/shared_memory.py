@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import sys
@@ -11,15 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from queuebroker._files import fcntl
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SEALS", "SharedMemory"]
+__all__ = ["SEALS", "SEALS_NEEDED", "SharedMemory"]
 
 # Against a change of its size, which would end each process that touches the lost part
-# (SIGBUS); against later writable mappings; and against further seals. The last number
-# is F_SEAL_FUTURE_WRITE of Linux 5.1, for which Python 3.11 has no name.
-SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | 0x10
+# (SIGBUS); against later writable mappings, by Linux 5.1; and against further seals. By
+# number: Python 3.11 has no name for the third, and other systems have none for all.
+_SEAL, _SHRINK, _GROW, _FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
+SEALS: Final = _SHRINK | _GROW | _SEAL | _FUTURE_WRITE
+# A mapping of other memory is refused: its owner could shrink it.
+SEALS_NEEDED: Final = _SHRINK | _GROW
 
 
 class SharedMemory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from bus.features.durable.horizons import Horizon, Horizons
 from bus.kernel import wire
 from bus.model.payload import encode
 from bus.process.memory_network import MemoryNetwork
+from queuebroker import _files
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of, held
@@ -222,14 +222,14 @@ def test_no_message_is_delivered_before_its_horizon_is_stored(
         socket_bus("far", role=Role.SLAVE) as far,
     ):
         reader = Reader(near)
-        fdatasync, seen = os.fdatasync, list[int]()
+        sync, seen = _files.sync, list[int]()
 
         def synced(file: int) -> None:
             [task] = [each for each in near.tasks() if each.address.module == "reader"]
             seen.append(task.commands.accepted)
-            fdatasync(file)
+            sync(file)
 
-        monkeypatch.setattr(os, "fdatasync", synced)
+        monkeypatch.setattr(_files, "sync", synced)
         assert far.call("reader", 1, timeout=LIMIT_S) == 1
         assert far.call("reader", 2, timeout=LIMIT_S) == 2
 
@@ -258,7 +258,7 @@ def test_a_process_whose_storage_fails_delivers_nothing_more(
         reader = Reader(near)
         sender = far.register("sender", on_undelivered=undelivered.append)
         far.wait_for("reader", timeout=LIMIT_S)
-        monkeypatch.setattr(os, "fdatasync", fail)
+        monkeypatch.setattr(_files, "sync", fail)
         sender.command("reader", 1)
         until(lambda: bool(undelivered), "the sender gets the error")
         comm_of(near).join()
@@ -308,7 +308,7 @@ def test_no_message_is_acknowledged_if_its_horizon_was_not_stored(
     ):
         reader = Reader(near)
         to = sender.greet().found("reader")
-        monkeypatch.setattr(os, "fdatasync", fail)
+        monkeypatch.setattr(_files, "sync", fail)
         with held(near):  # so that one round reads both copies
             for _ in range(2):
                 sender.number = 1

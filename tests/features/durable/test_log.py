@@ -15,11 +15,13 @@ from bus.features.durable.format import Owner
 from bus.features.durable.horizons import Horizon
 from bus.features.durable.storage import DiskStorage
 from bus.features.durable.store import HorizonLog
+from queuebroker import _files
 from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import ModuleType
 
 OWNER = Owner("bus1", "machine", "me", 1000)
 
@@ -42,11 +44,14 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
         self.failing = ""
-        for name in ("pwrite", "fdatasync", "rename", "fsync"):
-            self._record(monkeypatch, name)
+        for name in ("pwrite", "sync", "sync_folder"):
+            self._record(monkeypatch, _files, name)
+        self._record(monkeypatch, os, "replace")
 
-    def _record(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        call = getattr(os, name)
+    def _record(
+        self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+    ) -> None:
+        call = getattr(module, name)
 
         def recorded(*arguments: object, **named: object) -> object:
             self.names.append(name)
@@ -54,7 +59,7 @@ class Calls:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             return call(*arguments, **named)
 
-        monkeypatch.setattr(os, name, recorded)
+        monkeypatch.setattr(module, name, recorded)
 
 
 def again(folder: Path, **changes: object) -> HorizonLog:
@@ -101,7 +106,7 @@ def test_a_group_is_synced_by_one_call(
 
     log.store({"a": Horizon(1, 5), "b": Horizon(1, 5)})
 
-    assert calls.names == ["pwrite", "fdatasync"]
+    assert calls.names == ["pwrite", "sync"]
 
 
 def test_many_horizons_are_stored_in_groups_each_synced_by_itself(
@@ -116,7 +121,7 @@ def test_many_horizons_are_stored_in_groups_each_synced_by_itself(
 
     count = len(calls.names) // 2
     assert count > 1
-    assert calls.names == ["pwrite", "fdatasync"] * count
+    assert calls.names == ["pwrite", "sync"] * count
     later = again(folder)
     later.close()
     assert later.horizons == many
@@ -133,9 +138,9 @@ def test_a_long_log_is_rewritten(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     log.close()
 
     assert max(sizes) < 800
-    rewriting = ["pwrite", "fdatasync", "rename", "fsync"]
+    rewriting = ["pwrite", "sync", "replace", "sync_folder"]
     joined = " ".join(calls.names)
-    assert joined.count(" ".join(rewriting)) == calls.names.count("rename") > 1
+    assert joined.count(" ".join(rewriting)) == calls.names.count("replace") > 1
     assert [each.name for each in folder.iterdir()] == ["horizons"]
 
 
@@ -223,7 +228,7 @@ def test_a_forked_child_does_not_keep_the_directory(
 
 
 @clause("AMO-20")
-@pytest.mark.parametrize("name", ["pwrite", "fdatasync"])
+@pytest.mark.parametrize("name", ["pwrite", "sync"])
 def test_after_a_failure_nothing_is_stored_any_more(
     log: HorizonLog, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -252,7 +257,7 @@ def test_a_storage_that_fails_at_the_start_is_released(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
-    calls.failing = "fdatasync"
+    calls.failing = "sync"
     with pytest.raises(OSError, match="Input/output error"):
         again(folder)
 

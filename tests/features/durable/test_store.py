@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from bus.features.durable.format import Owner
 from bus.features.durable.horizons import Horizon, Store
 from bus.features.durable.store import HorizonStore
 from bus.kernel.tasks.actions import Resume
+from queuebroker import _files
 from specs.clauses import clause
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def test_one_write_stores_all_queued_horizons(
 ) -> None:
     """A round with many frames waits for the storage once."""
     syncs: list[int] = []
-    fdatasync = os.fdatasync
+    sync = _files.sync
 
     def synced(file: int) -> None:
         syncs.append(file)
-        fdatasync(file)
+        sync(file)
 
-    monkeypatch.setattr(os, "fdatasync", synced)
+    monkeypatch.setattr(_files, "sync", synced)
     first, second = Store("a", Horizon(1, 1)), Store("a", Horizon(1, 2))
     third, lock = Store("b", Horizon(1, 9)), threading.Lock()
     store.store(first, [Resume(None), second, third], lock)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def test_a_failure_is_raised_once_nothing_is_covered(
     def fail(file: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(_files, "sync", fail)
     action = store.horizons.raise_over("a", 1, 1)
     assert action is not None
 

@@ -16,10 +16,14 @@ from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
 from tests.features.memory.arena_publish import publish
 from tests.features.memory.arena_reader import LEAST, MIB
+from tests.kit.systems import needs_shared_memory
 from tests.leaks import Snapshot
 
 if TYPE_CHECKING:
     from bus.features.memory.arena import Placement
+
+
+pytestmark = needs_shared_memory
 
 
 @clause("MC-36")

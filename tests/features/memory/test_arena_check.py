@@ -11,9 +11,13 @@ from bus.features.memory.blocks import DirectBlock
 from specs.clauses import clause
 from tests.features.memory.arena_publish import publish
 from tests.features.memory.arena_reader import LEAST, MIB
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from bus.features.memory.slabs import Slab
+
+
+pytestmark = needs_shared_memory
 
 
 def crowded() -> tuple[Arena, Slab]:

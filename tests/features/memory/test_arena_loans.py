@@ -11,6 +11,9 @@ from specs.clauses import clause
 from tests.features.memory.arena_publish import publish, publish_loan
 from tests.features.memory.arena_reader import LEAST, MIB, Reader
 from tests.features.memory.support import content_of
+from tests.kit.systems import needs_shared_memory
+
+pytestmark = needs_shared_memory
 
 
 @clause("MC-31", "MC-37")

@@ -8,6 +8,9 @@ from bus.features.memory.arena import Arena
 from specs.clauses import clause
 from tests.features.memory.arena_publish import publish, take
 from tests.features.memory.arena_reader import LEAST, MIB
+from tests.kit.systems import needs_shared_memory
+
+pytestmark = needs_shared_memory
 
 
 @clause("MC-31")

@@ -24,12 +24,16 @@ from specs.clauses import clause
 from tests.depth import among
 from tests.features.memory.arena_reader import LEAST, MIB, Reader, buffer_for
 from tests.features.memory.support import content_of
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bus.features.memory.arena import ArenaLoan, SlabState
     from tests.features.memory.arena_reader import HeldMessage
+
+
+pytestmark = needs_shared_memory
 
 SIZES = st.sampled_from([0, 1, LEAST, LEAST + 1, 5 * LEAST, MIB, 2 * MIB + 1])
 LIMIT = 3 * MIB

@@ -20,6 +20,7 @@ from bus.features.memory import mappings, shared_memory
 from bus.features.memory.mappings import MemoryMapping, lend
 from bus.features.memory.shared_memory import SEALS, SharedMemory
 from specs.clauses import clause
+from tests.kit.systems import needs_shared_memory
 from tests.leaks import Snapshot
 from tests.processes import run
 from tests.strikes import everywhere
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.strikes import Blow
+
+
+pytestmark = needs_shared_memory
 
 SIZE = 1 << 16
 AT, LENGTH = 4096, 4096

@@ -34,6 +34,7 @@ from bus.process.rounds import Rounds
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.features.memory.memory_ends import Owner, Recipient, all_closed, body_of
+from tests.kit.systems import needs_shared_memory
 from tests.process.alone import Alone
 from tests.process.talk import Talk, until_at_rest
 from tests.strikes import everywhere
@@ -95,6 +96,7 @@ def warm(talk: Talk) -> None:
     until(is_warm, "long questions and answers take the fast path")
 
 
+@needs_shared_memory
 @clause("BUS-CHAN-7", "MC-38")
 def test_long_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
     warm(talk)
@@ -109,6 +111,7 @@ def test_long_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None
     assert talk.received > 100
 
 
+@needs_shared_memory
 @clause("MC-35")
 def test_a_message_reports_the_leases_that_have_ended(talk: Talk) -> None:
     """Without a round of the comm threads, so that few buffers are in turn."""
@@ -122,6 +125,7 @@ def test_a_message_reports_the_leases_that_have_ended(talk: Talk) -> None:
     until(lambda: used(talk.near) == used(talk.far) == 0, "all buffers are home")
 
 
+@needs_shared_memory
 @clause("MC-35")
 def test_short_answers_report_the_leases_of_long_questions(talk: Talk) -> None:
     warm(talk)
@@ -136,6 +140,7 @@ def test_short_answers_report_the_leases_of_long_questions(talk: Talk) -> None:
     assert slabs(talk.near) == 1
 
 
+@needs_shared_memory
 @clause("MC-29", "BUS-CHAN-7")
 def test_a_long_question_without_room_in_memory_goes_by_the_link(talk: Talk) -> None:
     warm(talk)
@@ -239,6 +244,7 @@ def is_leased(body: Any) -> bool:
     return type(body.obj) is not bytes
 
 
+@needs_shared_memory
 @clause("MC-29", "QB-ERR-9")
 def test_memory_that_an_interrupt_left_half_changed_is_replaced(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
@@ -264,6 +270,7 @@ def test_memory_that_an_interrupt_left_half_changed_is_replaced(
     assert [is_leased(sent(owner, 2)) for _ in range(3)] == [False, True, True]
 
 
+@needs_shared_memory
 @clause("MC-35")
 def test_a_report_for_one_link_leaves_those_of_the_others(owner: Owner) -> None:
     sent(owner)

@@ -37,8 +37,11 @@ from tests.features.memory.memory_ends import (
     all_closed,
     message,
 )
+from tests.kit.systems import needs_shared_memory
 
 __all__ = ["all_closed"]  # a fixture
+
+pytestmark = needs_shared_memory
 
 
 def test_a_report_has_at_most_256_leases() -> None:

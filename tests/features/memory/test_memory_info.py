@@ -32,9 +32,13 @@ from tests.features.memory.memory_ends import (
 )
 from tests.kit.clock import Clock
 from tests.kit.inspection import unbalanced_memory
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from bus.features.memory.frames import MemoryFrame
+
+
+pytestmark = needs_shared_memory
 
 __all__ = ["all_closed"]  # a fixture
 

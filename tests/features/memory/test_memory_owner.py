@@ -24,7 +24,10 @@ from tests.features.memory.memory_ends import (
     body_of,
     in_memory,
 )
+from tests.kit.systems import needs_shared_memory
 from tests.support import until
+
+pytestmark = needs_shared_memory
 
 __all__ = ["all_closed"]  # a fixture
 

@@ -24,9 +24,13 @@ from tests.features.memory.memory_ends import (
     body_of,
     in_memory,
 )
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+pytestmark = needs_shared_memory
 
 __all__ = ["all_closed"]  # a fixture
 

@@ -13,10 +13,14 @@ import pytest
 from bus.features.memory.mappings import MemoryMapping, open_memory
 from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+pytestmark = needs_shared_memory
 
 SIZE = 2**16
 

@@ -17,6 +17,7 @@ from specs.clauses import clause
 from tests.depth import among
 from tests.features.memory.arena_reader import LEAST, MIB
 from tests.features.memory.support import Site, content_of
+from tests.kit.systems import needs_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -183,7 +184,13 @@ STORES = {
 }
 
 
-@pytest.fixture(params=STORES)
+NAMES = (
+    *(each for each in STORES if each != "arena"),
+    pytest.param("arena", marks=needs_shared_memory),
+)
+
+
+@pytest.fixture(params=NAMES)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """Provide a store, which is sound at the end and has all its blocks again."""
     made = STORES[request.param]()
@@ -382,7 +389,7 @@ STEP = st.one_of(
 
 
 @clause("MC-6", "MC-10", "MC-17", "MC-19", "MC-21", "MC-24")
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", NAMES)
 @given(steps=st.lists(STEP, max_size=25))
 @settings(max_examples=among(30, 300))
 def test_the_orders_are_those_of_plain_lists(

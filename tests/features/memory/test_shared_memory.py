@@ -17,6 +17,7 @@ from tests.kit.comm_threads import comm_of, memory_of
 from tests.kit.comm_threads import held as comm_held
 from tests.kit.constants import configured
 from tests.kit.inspection import all_acknowledged
+from tests.kit.systems import needs_shared_memory
 from tests.kit.tasks import ignore
 from tests.process.real import Far
 from tests.support import until
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus import Bus
+
+
+pytestmark = needs_shared_memory
 
 MIB: Final = 2**20
 BODY: Final = bytes(range(256)) * (MIB // 256)

@@ -11,6 +11,7 @@ import pytest
 from bus.features.memory.verb import _show
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
+from tests.kit.systems import needs_shared_memory
 from tests.process.real import Far
 from tests.support import until
 
@@ -39,6 +40,7 @@ def keep(sender: Far, keeper: Far, count: int) -> None:
         sender(f"bus.call('keeper', bytes({MIB}))")
 
 
+@needs_shared_memory
 @clause("MC-39")
 def test_both_ends_report_the_messages_that_one_sends_and_one_holds(
     alpha: Far, beta: Far
@@ -81,6 +83,7 @@ def test_both_ends_report_the_messages_that_one_sends_and_one_holds(
     assert found["beta"]["lent"][0]["views"] == 0
 
 
+@needs_shared_memory
 @clause("MC-39")
 def test_the_tables_have_a_line_for_each_recipient_and_each_arena_that_is_read(
     alpha: Far, beta: Far
@@ -117,6 +120,7 @@ def cells(table: str) -> list[list[str]]:
     return [re.split("  +", line.strip()) for line in table.splitlines()]
 
 
+@needs_shared_memory
 @pytest.mark.usefixtures("beta")
 def test_processes_that_sent_no_long_message_use_no_shared_memory() -> None:
     assert verb("shm").stdout == "no process uses shared memory\n"

@@ -22,6 +22,7 @@ from bus.features.memory.shared_memory import SharedMemory
 from specs.clauses import clause
 from tests.features.memory.arena_publish import publish
 from tests.features.memory.support import content_of
+from tests.kit.systems import needs_shared_memory
 from tests.leaks import Snapshot
 from tests.processes import import_path
 from tests.support import LIMIT_S
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import FrameType
+
+
+pytestmark = needs_shared_memory
 
 LENGTH = 100_000
 

@@ -29,6 +29,7 @@ from tests.features.memory.memory_ends import (
 from tests.features.memory.test_shared_memory import TELLS, leases, lies_in_memory
 from tests.kit.buses import PATIENT, socket_bus
 from tests.kit.comm_threads import memory_of
+from tests.kit.systems import needs_shared_memory
 from tests.kit.tasks import ignore
 from tests.process.real import Far
 from tests.support import LIMIT_S, Threads, until
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
     from bus import Bus
     from bus.model.loan import Loan
+
+
+pytestmark = needs_shared_memory
 
 __all__ = ["all_closed"]  # a fixture
 

@@ -30,6 +30,7 @@ from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import held, settled
 from tests.kit.inspection import report
+from tests.kit.systems import needs_shared_memory
 from tests.kit.tasks import Holder, echo, unwanted
 from tests.support import LIMIT_S, until
 
@@ -339,6 +340,7 @@ def test_slabs_of_one_size_are_reported_together() -> None:
     assert reported["stray_releases"] == 6
 
 
+@needs_shared_memory
 @clause("MC-39", "AMO-20")
 def test_an_inspection_does_not_wait_for_a_round(near: Bus) -> None:
     """A round may wait for stable storage."""

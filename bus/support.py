@@ -1,0 +1,90 @@
+"""`CAPABILITIES`: what works on which system, from the parts that each system has.
+
+``bus doctor`` shows the rows that do not hold here, and a page of the documentation has
+the table. `FACILITIES` lists the parts of each system by name; `here` finds those of
+this one.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from queuebroker import _files, _net
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CAPABILITIES", "FACILITIES", "Capability", "Facility", "here"]
+
+
+class Facility(enum.Enum):
+    """A part of a system on which a capability rests."""
+
+    UNIX_SOCKETS = enum.auto()
+    SEALED_MEMORY = enum.auto()  # memory that its owner cannot shrink
+
+
+@attrs.frozen
+class Capability:
+    """One row of the table.
+
+    what: the capability.
+    needs: the facility without which it is missing; None for every system.
+    instead: what there is in its place.
+    """
+
+    what: str
+    needs: Facility | None = None
+    instead: str = ""
+
+    def on(self, facilities: frozenset[Facility]) -> str:
+        """Return "yes", or what a system with these facilities has instead."""
+        return "yes" if self.needs is None or self.needs in facilities else self.instead
+
+
+# The facilities by system. The tests compare each with `here`, in a portable run.
+FACILITIES: Final[Mapping[str, frozenset[Facility]]] = {
+    "Linux": frozenset(Facility),
+    "macOS": frozenset({Facility.UNIX_SOCKETS}),
+    "Windows": frozenset(),
+}
+
+CAPABILITIES: Final = (
+    Capability("queues between threads, typed queues, asyncio, the explorer"),
+    Capability("conformance suite, models"),
+    Capability("journal, `bus check`, the demo in threads"),
+    Capability("sockets over TCP and TLS"),
+    Capability("sockets at a path (`ipc://`)", Facility.UNIX_SOCKETS, "no"),
+    Capability("a bus in one process"),
+    Capability(
+        "a bus between processes of a machine",
+        Facility.UNIX_SOCKETS,
+        "each process is a machine: it has a `machine`, a run directory and a "
+        "`Network` of its own",
+    ),
+    Capability("a bus between machines"),
+    Capability("`bus.pattern` over `tcp` and `inproc`"),
+    Capability("`bus.pattern` over `ipc`", Facility.UNIX_SOCKETS, "no"),
+    Capability(
+        "long messages in shared memory",
+        Facility.SEALED_MEMORY,
+        "sent over the link",
+    ),
+    Capability(
+        "access lists by user and group (`AccessList`)",
+        Facility.UNIX_SOCKETS,
+        "no: a peer is admitted by its certificate",
+    ),
+)
+
+
+def here() -> frozenset[Facility]:
+    """Return the facilities of this system."""
+    has = {
+        Facility.UNIX_SOCKETS: _net.HAS_UNIX,
+        Facility.SEALED_MEMORY: _files.HAS_SEALED_MEMORY,
+    }
+    return frozenset(each for each, there in has.items() if there)

@@ -1,0 +1,246 @@
+"""The door to files, users and the host: the calls that some systems lack.
+
+Each of them is chosen once, at import. macOS has no `fdatasync` and no
+`posix_fallocate`. Windows has neither users nor permission bits; its locks forbid other
+processes to read the locked bytes, and it opens no folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import stat
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
+
+from queuebroker._platform import msvcrt  # first: it may remove calls of `os`
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = [
+    "BINARY",
+    "HAS_SEALED_MEMORY",
+    "HAS_USERS",
+    "Descriptors",
+    "allocate",
+    "fcntl",
+    "host_name",
+    "lock",
+    "may_access",
+    "mode_of",
+    "owner_of",
+    "pread",
+    "pwd",
+    "pwrite",
+    "resource",
+    "set_mode",
+    "sync",
+    "sync_folder",
+    "to_lock",
+    "user_id",
+]
+
+Ts = TypeVarTuple("Ts")
+
+# For `os.open`: without it, Windows translates line ends.
+BINARY: Final[int] = getattr(os, "O_BINARY", 0)
+# True if files have owners and permission bits.
+HAS_USERS: Final = hasattr(os, "geteuid")
+
+_HAS_FOLDERS: Final = hasattr(os, "O_DIRECTORY")  # that `os.open` opens
+# The byte that is locked where a locked byte cannot be read: no such file is as long,
+# and the C library may count in 32 bits.
+_LOCK_AT: Final = 2**31 - 2
+_LOCK_FILE: Final = ".lock"
+_ZEROS_BYTES: Final = 1 << 20
+
+
+# True if a process can share memory with others that cannot shrink it: on Linux.
+HAS_SEALED_MEMORY: Final = hasattr(os, "memfd_create")
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+# Modules of the standard library; None where they are missing, as on Windows.
+fcntl, pwd, resource = map(_module, ("fcntl", "pwd", "resource"))
+
+
+class Descriptors(list[int]):
+    """Open descriptors, closed when this object is collected at the latest.
+
+    No interrupt can lose one. It comes between two calls, never within one that is made
+    in C. So one such call opens a descriptor and stores it, and one removes it and
+    closes it.
+    """
+
+    def open(self, opener: Callable[[*Ts], int], *arguments: *Ts) -> None:
+        """Append the descriptor that a function written in C opens."""
+        self.extend(map(opener, *((each,) for each in arguments)))
+
+    def close(self) -> None:
+        """Remove and close each descriptor."""
+        while self:
+            any(map(os.close, map(self.pop, (-1,))))
+
+    def __del__(self) -> None:
+        self.close()  # an interrupt may have hit the thread that was about to do it
+
+
+# Locks.
+
+
+def lock(file: int, *, shared: bool = False) -> None:
+    """Lock an open file until its descriptor is closed, at the latest by the system.
+
+    shared: True to admit other shared locks; where the system has none, the lock is
+      exclusive.
+
+    Raises:
+        BlockingIOError: another descriptor has it locked, also one of this process.
+        OSError: this file system has no locks.
+    """
+    if fcntl is not None:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        return
+    at = os.lseek(file, 0, os.SEEK_CUR)
+    os.lseek(file, _LOCK_AT, os.SEEK_SET)
+    try:
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    except PermissionError as error:
+        raise BlockingIOError(errno.EWOULDBLOCK, error.strerror) from None
+    finally:
+        os.lseek(file, at, os.SEEK_SET)
+
+
+def to_lock(folder: Path) -> tuple[Path, int, int]:
+    """Return the arguments of `os.open` for a descriptor by which a folder is locked.
+
+    Where no folder can be opened, it is that of a file in it.
+    """
+    if _HAS_FOLDERS:
+        return folder, os.O_RDONLY | os.O_DIRECTORY, 0
+    return folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | BINARY, 0o600
+
+
+# Contents.
+
+
+def _pread(file: int, size: int, at: int) -> bytes:
+    os.lseek(file, at, os.SEEK_SET)
+    return os.read(file, size)
+
+
+def _pwrite(file: int, data: bytes, at: int) -> int:
+    os.lseek(file, at, os.SEEK_SET)
+    return os.write(file, data)
+
+
+# For a descriptor that one thread at a time uses: the replacements move its position.
+pread = getattr(os, "pread", _pread)
+pwrite = getattr(os, "pwrite", _pwrite)
+
+
+def allocate(file: int, size: int) -> None:
+    """Allocate real blocks for a new file, so that no later write finds the disk full.
+
+    Raises:
+        OSError: there is no room.
+    """
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        else:
+            return
+    for start in range(0, size, _ZEROS_BYTES):
+        zeros = bytes(min(_ZEROS_BYTES, size - start))
+        if pwrite(file, zeros, start) != len(zeros):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+# Stable storage.
+
+
+def _sync_through(file: int) -> None:
+    """Sync a file through the cache of its disk, which `fsync` of macOS does not."""
+    try:
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    except OSError:  # a file system without it
+        os.fsync(file)
+
+
+# Return when the bytes of a file, and its length, are on stable storage.
+sync = getattr(os, "fdatasync", os.fsync)
+if hasattr(fcntl, "F_FULLFSYNC"):
+    sync = _sync_through
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on stable storage.
+
+    Windows has no such call: its file system keeps a journal of them.
+    """
+    if not _HAS_FOLDERS:
+        return
+    opened = Descriptors()
+    opened.open(os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened[0])
+    finally:
+        opened.close()
+
+
+# Users.
+
+
+def user_id() -> int:
+    """Return the id of the user of this process; 0 where users have no ids."""
+    return os.geteuid() if HAS_USERS else 0
+
+
+def owner_of(about: os.stat_result) -> int:
+    """Return the id of the user who owns a file, comparable to `user_id`."""
+    return about.st_uid if HAS_USERS else 0
+
+
+def mode_of(about: os.stat_result) -> int:
+    """Return the permission bits of a file; those of its owner where it has none.
+
+    Windows has access lists instead. By default they admit the user and the
+    administrators to the folders of the user's profile.
+    """
+    return stat.S_IMODE(about.st_mode) if HAS_USERS else 0o700
+
+
+def set_mode(file: int, mode: int) -> None:
+    """Set the permission bits of an open file, if it has any."""
+    if HAS_USERS:
+        os.fchmod(file, mode)
+
+
+def may_access(path: Path, mode: int) -> bool:
+    """Return True if this process may access a file.
+
+    mode: as of `os.access`.
+    """
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+# The host.
+
+
+def host_name() -> str:
+    """Return the name of this host."""
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    return os.environ.get("COMPUTERNAME", "localhost")

@@ -1,0 +1,92 @@
+"""`Event`: a descriptor that is readable while the event is set.
+
+An eventfd; where the system has none, a pipe; on Windows, which waits for sockets
+alone, a pair of these. All work alike: to set an event twice is no error, and to clear
+an event that is not set raises `BlockingIOError`.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from functools import partial
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from queuebroker import _platform
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+__all__ = ["Event"]
+
+_HAS_EVENTFD: Final = hasattr(os, "eventfd")
+
+
+class Event:
+    """A descriptor that is readable while this is set; closed when it is collected.
+
+    fd: the descriptor to watch.
+    reader: its socket on Windows, else None.
+    set, clear: each is one call into C. No interrupt can break it off, and a thread
+      that makes it holds no lock.
+
+    Raises:
+        OSError: no descriptor is left; none stays open.
+    """
+
+    __slots__ = ("__weakref__", "_opened", "clear", "fd", "reader", "set")
+
+    def __init__(self) -> None:
+        # One call in C opens the descriptors and stores them: an interrupt between two
+        # calls would leave one open forever. A socket is closed when it is collected.
+        self._opened: Final[list[Any]] = []
+        self.fd: int
+        self.reader: socket.socket | None = None
+        self.set: Callable[[], object]
+        self.clear: Callable[[], object]
+        if _HAS_EVENTFD:
+            flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+            self._opened.extend(map(os.eventfd, (0,), (flags,)))
+            [self.fd] = self._opened
+            self.set = partial(os.eventfd_write, self.fd, 1)
+            self.clear = partial(os.eventfd_read, self.fd)
+            return
+        # One byte, either here or on its way to the reader: so the pipe never fills up.
+        # `set` writes the byte, or nothing; `clear` puts it back.
+        byte = {0: b"\0"}
+        take = map(byte.pop, repeat(0), repeat(b""))
+        if _platform.SYSTEM == "windows":
+            self._opened.extend(_platform.open_pair())
+            reader, writer = self._opened
+            # A send never blocks: at most one byte is on its way. Wine refuses a send
+            # on a non-blocking socket while another thread sends.
+            writer.setblocking(True)
+            self.fd = reader.fileno()
+            self.reader = reader
+            write, read = map(writer.send, take), map(reader.recv, repeat(1))
+        else:
+            opener = map(operator.call, (os.pipe,))
+            self._opened.extend(chain.from_iterable(opener))
+            self.fd, writer = self._opened
+            os.set_blocking(self.fd, False)
+            write = map(os.write, repeat(writer), take)
+            read = map(os.read, repeat(self.fd), repeat(1))
+        self.set = partial(next, write)
+        self.clear = partial(next, map(byte.__setitem__, repeat(0), read))
+
+    def close(self) -> None:
+        """Close the descriptor; no thread may set or clear the event any more."""
+        while self._opened:
+            any(map(_close, map(self._opened.pop, (-1,))))
+
+    def __del__(self) -> None:
+        # Missing if an interrupt came first.
+        if hasattr(self, "_opened"):
+            self.close()
+
+
+_close: Callable[[Any], object] = (
+    operator.methodcaller("close") if _platform.SYSTEM == "windows" else os.close
+)
