@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -20,12 +21,13 @@ import time
 import weakref
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, cast
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from queuebroker import _platform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "SLICE_S",
@@ -38,6 +40,7 @@ __all__ = [
     "WithRLock",
     "at_exit_of_main",
     "current_thread",
+    "draw",
     "free_after_fork",
     "get_ident",
     "has_interpreter_lock",
@@ -47,6 +50,7 @@ __all__ = [
     "may_be_interrupted",
     "monotonic",
     "monotonic_ns",
+    "only_once",
     "owns",
     "park",
     "runs_handlers",
@@ -55,6 +59,8 @@ __all__ = [
     "yield_processor",
 ]
 
+
+T = TypeVar("T")
 
 # On Windows no signal ends the ``acquire`` of a lock. There the main thread, the only
 # one in which handlers run, wakes after each such time, in seconds, to run them.
@@ -247,6 +253,40 @@ def has_interpreter_lock() -> bool:
     return is_enabled is None or is_enabled()
 
 
+# Without the interpreter lock, two threads that advance one iterator at the same time
+# may get the same item, or free it twice: also those in C.
+_PARALLEL: Final = not has_interpreter_lock()
+
+
+# A signal handler may draw a number in the middle of a draw of its own thread.
+_drawing = _thread.RLock()
+
+
+def _draw_alone(numbers: Iterator[int]) -> int:
+    with _drawing:
+        return next(numbers)
+
+
+# Return the next number of an iterator that many threads draw from.
+draw: Callable[[Iterator[int]], int] = _draw_alone if _PARALLEL else next
+
+
+def only_once(item: T) -> tuple[Iterator[T], Callable[[], int]]:
+    """Return an iterator of one item, and a call that counts the items left in it.
+
+    Of several threads that advance it, one gets the item and the others get none. Both
+    are in C, so that no interrupt is raised in them. ``item`` is true.
+    """
+    if not _PARALLEL:
+        one = iter((item,))
+        return one, partial(length_hint, one)
+    # A call of `dict.pop` is one step in every build; `map` and `repeat` have no state.
+    left: dict[None, T] = {None: item}
+    pop = cast("Callable[[None, None], T]", left.pop)
+    popped = map(pop, itertools.repeat(None), itertools.repeat(None))
+    return itertools.takewhile(bool, popped), left.__len__
+
+
 def is_subinterpreter() -> bool:
     """Return True in a subinterpreter; always False before CPython 3.12."""
     is_main: Callable[[], bool] | None = getattr(_thread, "_is_main_interpreter", None)
@@ -330,8 +370,13 @@ _park: Final = park
 def _park_in_slices(
     lock: _thread.LockType, predicate: Callable[[], bool], deadline: float | None
 ) -> bool:
-    """Stand for `park` on Windows, and run signal handlers meanwhile."""
-    while runs_handlers():
+    """Stand for `park` on Windows, and run signal handlers meanwhile.
+
+    Also where there is no interpreter lock. There an object is freed by the thread that
+    made it, once that thread runs, if another one drops the last reference. It may be
+    an end for whose peer the maker waits here.
+    """
+    while _PARALLEL or runs_handlers():
         soon = monotonic() + SLICE_S
         if deadline is not None and deadline <= soon:
             break
@@ -340,5 +385,5 @@ def _park_in_slices(
     return _park(lock, predicate, deadline)
 
 
-if _IN_SLICES:
+if _IN_SLICES or _PARALLEL:
     park = _park_in_slices

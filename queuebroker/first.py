@@ -121,7 +121,7 @@ class Selection:
                 message = end.receive(timeout=0)
             except (ReceiveTimeoutError, DisconnectedQueueError):
                 continue  # another receiver was first
-            end._served = next(_turns)
+            end._served = _sync.draw(_turns)
             return end, message
         if self._over():
             raise self._refusal()

@@ -16,8 +16,7 @@ import operator
 import weakref
 from collections import deque
 from functools import partial
-from itertools import chain
-from operator import length_hint
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker import _sync
@@ -64,8 +63,8 @@ class Waker:
 
     def release_of(
         self, sleeping: list[Future[None]]
-    ) -> tuple[Callable[[], object], object]:
-        """Return a call that wakes a sleeper once, and its gate, empty after the call.
+    ) -> tuple[Callable[[], object], Callable[[], int]]:
+        """Return a call that wakes a sleeper once, and one that returns 0 after that.
 
         The first call takes the only item of an iterator, the steps, and runs them. Any
         other call, also a simultaneous one, finds no item. The call holds this waker,
@@ -78,8 +77,8 @@ class Waker:
             map(self._rung.append, (sleeping,)),
             map(operator.call, (self._event.set,)),
         )
-        gate = iter((steps,))
-        return partial(next, map(deque, gate, (0,)), self), gate
+        gate, left = _sync.only_once(steps)
+        return partial(next, map(deque, gate, repeat(0)), self), left
 
     def _answer(self) -> None:
         """Wake the sleepers that were released; called by the loop.
@@ -143,10 +142,10 @@ class Waiter:
 
     def arm(self) -> None:
         """Reset it after a release, as a thread takes its lock again after a sleep."""
-        release, gate = self._waker.release_of(self._sleeping)
+        release, left = self._waker.release_of(self._sleeping)
         # In this order: a thread that finds it locked must not find the old release.
         self.release = release
-        self.locked = cast("Callable[[], bool]", partial(length_hint, gate))  # 1 or 0
+        self.locked = cast("Callable[[], bool]", left)  # 1 or 0
 
     async def slept(self, deadline: float | None) -> bool:
         """Sleep until it is released; return False if the deadline passed first.

@@ -101,7 +101,7 @@ class Connection(Generic[B]):
         # A descriptor for event loops, for each side that requested one.
         self.readiness: list[Readiness | None] = [None, None]
         # As the observer is given it. Both ends of a socket have the same number.
-        self.number: int = next(_numbers)
+        self.number: int = _sync.draw(_numbers)
         # The registry that holds this connection while a side is open, if any.
         self.registry: dict[int, Connection[Any]] | None = None
         # Sides still to be closed: a finalizer found the lock taken, perhaps by its own
@@ -226,14 +226,8 @@ class Connection(Generic[B]):
                     self.recover_locked()
                     raise
         finally:
-            # Even an interrupt at this point must not delay a close that a finalizer
-            # has deferred.
             if self.deferred:
-                try:
-                    self.settle()
-                except BaseException:
-                    self.settle()
-                    raise
+                self.settle_at_last()
 
     def read(self, look: Callable[[], T]) -> T:
         """Return the result of ``look`` as of one instant: two reads must agree.
@@ -301,6 +295,14 @@ class Connection(Generic[B]):
         while self.deferred and not _sync.owns(self.lock):
             with self.lock:
                 self._close_deferred_locked()
+
+    def settle_at_last(self) -> None:
+        """Settle, even after an interrupt: it must not delay a deferred close."""
+        try:
+            self.settle()
+        except BaseException:
+            self.settle()
+            raise
 
     def _close_deferred_locked(self) -> None:
         try:

@@ -148,6 +148,7 @@ class MessageQueue(End[QueueConnection], abc.ABC):
 
         Raises:
             TypeError: msgspec cannot decode that type.
+            ImportError: msgspec is not installed.
         """
         return TypedQueue(self, wanted)
 

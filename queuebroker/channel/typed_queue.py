@@ -197,8 +197,17 @@ def _codec(
 
     Raises:
         TypeError: msgspec cannot decode one.
+        ImportError: msgspec is not installed.
     """
-    from msgspec import inspect, msgpack  # noqa: PLC0415 - loaded where used
+    try:
+        from msgspec import inspect, msgpack  # noqa: PLC0415 - loaded where used
+    except ImportError as error:
+        msg = (
+            f"cannot make a queue of {name}: the package msgspec is not installed;"
+            " install it, or send bytes (it has no build for Python 3.13 without the"
+            " global interpreter lock)"
+        )
+        raise ImportError(msg) from error
 
     try:
         decoder = msgpack.Decoder(wanted)

@@ -206,7 +206,8 @@ class BrokerManager(Closable):
 
     def find_locked(self, name: str) -> Broker | None:
         """Return the live broker of that name, or None if there is none."""
-        return self._brokers.get(name)
+        # Not `get`: see `RdVMap`.
+        return self._brokers[name] if name in self._brokers else None  # noqa: SIM401
 
     def keep_locked(self, connection: Connection[Any]) -> None:
         """Keep a connection until both of its sides are closed."""

@@ -20,6 +20,7 @@ from queuebroker.channel.connection import Connection
 from queuebroker.channel.flow import Flow
 from queuebroker.channel.locked_queue import LockedMessageQueue
 from queuebroker.channel.queue_connection import Message, QueueConnection
+from queuebroker.channel.unobserved_queue import UnobservedMessageQueue
 from queuebroker.errors import (
     BrokerClosedError,
     PortInUseError,
@@ -337,4 +338,5 @@ def pair(
         strict=strict,
         watch=watch,
     )
-    return queue, LockedMessageQueue(queue, 0), LockedMessageQueue(queue, 1)
+    make = UnobservedMessageQueue if watch is None else LockedMessageQueue
+    return queue, make(queue, 0), make(queue, 1)

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
+from queuebroker import _sync
 from queuebroker.channel.channel import Channel
 from queuebroker.channel.connection import Connection
 from queuebroker.channel.message_queue import MessageQueue
@@ -235,7 +236,7 @@ class RdV(Uncopyable):
         self.port: int = port
         self.place: Final = (kind, port)
         self.terms: Terms = terms
-        self.ticket: int = next(_tickets)
+        self.ticket: int = _sync.draw(_tickets)
         self.began_ns: int = 0
         # True once the call may be listed; its end is then reported to the observer.
         self.begun: bool = False
@@ -272,11 +273,11 @@ class RdV(Uncopyable):
         Raises:
             ValueError: the state is final; it stays as it is.
         """
-        following = _TRANSITIONS.get((self.state, event))
-        if following is None:
+        step = (self.state, event)
+        if step not in _TRANSITIONS:
             msg = f"cannot {event.value}: rendezvous is {self.state.value}"
             raise ValueError(msg)
-        self.state = following
+        self.state = _TRANSITIONS[step]
 
 
 class RdVMap(Uncopyable):
@@ -288,6 +289,10 @@ class RdVMap(Uncopyable):
     I1. all calls under one kind and port wait in the same state: an accept and a
         connect that could match have matched.
     I2. no call here is matched or withdrawn, and no port is here without a waiter.
+
+    Look-ups use `in` and `[]`. If the key is equal but not identical and another thread
+    has made the dict, `get` of CPython 3.13 without the interpreter lock takes the lock
+    of the dict twice, and spins for 20 us before the second time.
     """
 
     __slots__ = ("_waiting",)
@@ -304,14 +309,17 @@ class RdVMap(Uncopyable):
 
     def opposite_of(self, rdv: RdV) -> RdV | None:
         """Return the longest waiting call that matches this one, or None."""
-        waiting = self._waiting.get(rdv.place)
-        if waiting and waiting[0].accepts is not rdv.accepts:
-            return waiting[0]
+        if rdv.place in self._waiting:
+            waiting = self._waiting[rdv.place]
+            if waiting and waiting[0].accepts is not rdv.accepts:
+                return waiting[0]
         return None
 
     def refuses(self, rdv: RdV) -> bool:
         """Return True if an exclusive accept conflicts with this accept (QB-RDV-9)."""
-        waiting = self._waiting.get(rdv.place) if rdv.accepts else None
+        if not rdv.accepts or rdv.place not in self._waiting:
+            return False
+        waiting = self._waiting[rdv.place]
         if not waiting:
             return False
         first = waiting[0]
@@ -324,7 +332,9 @@ class RdVMap(Uncopyable):
 
     def remove(self, rdv: RdV) -> None:
         """Remove a call, if it is here."""
-        waiting = self._waiting.get(rdv.place, [])
+        if rdv.place not in self._waiting:
+            return
+        waiting = self._waiting[rdv.place]
         if rdv in waiting:
             waiting.remove(rdv)
             if not waiting:

@@ -90,7 +90,7 @@ class History(Uncopyable):
             thread=_sync.current_thread().name,
             name=name,
             args=args,
-            began=next(self._numbers),
+            began=_sync.draw(self._numbers),
             at_s=_sync.monotonic(),
         )
         self._begun[operation.began] = operation
@@ -109,7 +109,7 @@ class History(Uncopyable):
         result: object = None,
         error: BaseException | None = None,
     ) -> None:
-        ended = next(self._numbers)
+        ended = _sync.draw(self._numbers)
         self._ended.append(
             attrs.evolve(operation, ended=ended, result=result, error=error)
         )

@@ -324,6 +324,7 @@ class SharedParker:
 
     `release` is one call in C, like the release of a lock. The first call takes the
     only item of an iterator, which releases the lock. Every other call finds no item.
+    Without the interpreter lock two of these calls may run at the same time.
     """
 
     __slots__ = ("lock", "locked", "release")
@@ -331,6 +332,7 @@ class SharedParker:
     def __init__(self) -> None:
         self.lock: Final[_thread.LockType] = taken_lock()
         self.locked: Final[Callable[[], bool]] = self.lock.locked
+        only, _ = _sync.only_once(self.lock)
         self.release: Final[Callable[[], object]] = partial(
-            next, map(_release, (self.lock,)), None
+            next, map(_release, only), None
         )

@@ -7,6 +7,7 @@ the library states about its own internals.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -308,3 +309,15 @@ def test_the_limit_of_the_acceptor_holds_for_both_ends_and_the_bulk_form() -> No
 
             assert end.send_many([b"one", b"four", b"two"]) == 1
             assert peer.receive_many() == [b"one"]
+
+
+def test_a_typed_queue_without_msgspec_names_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+
+    with (
+        queue_pair() as (near, _),
+        pytest.raises(ImportError, match="msgspec is not installed"),
+    ):
+        near.of(int)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,27 @@ def test_an_end_that_is_forgotten_warns_and_hangs_up(kind: str, forgotten: int) 
         with pytest.raises(DisconnectedError) as ended:
             read()
         assert (ended.value.side, ended.value.__cause__) == ("remote", None)
+
+
+@clause("QB-PY-7")
+def test_an_end_forgotten_by_another_thread_wakes_its_maker() -> None:
+    """Without the interpreter lock its maker frees it, and sleeps at that time."""
+    left, right = loose_queue_pair()
+    held = [right]
+    del right
+
+    def forget() -> None:
+        until(lambda: len(left._connection.flows[0].buffer.arrived) > 0, "it sleeps")
+        held.clear()
+
+    with (
+        warnings.catch_warnings(action="ignore", category=ResourceWarning),
+        Threads() as threads,
+    ):
+        forgetting = threads.start(forget)
+        with pytest.raises(DisconnectedQueueError):
+            left.receive()
+        forgetting.result()
 
 
 @clause("QB-PY-7")
