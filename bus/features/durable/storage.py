@@ -124,9 +124,11 @@ class DiskStorage:
 
     def publish(self) -> None:
         """Rename the successor to the file."""
-        self._opened.close()  # Windows renames no file that is open
+        if _platform.SYSTEM == "windows":  # it renames no file that is open
+            self._opened.close()
         os.replace(self._directory / _NEW, self._directory / _FILE)
-        self._open(_FILE)
+        if not self._opened:
+            self._open(_FILE)
 
     def sync_directory(self) -> None:
         """Sync the entries of the directory."""
