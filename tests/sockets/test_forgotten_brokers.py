@@ -35,6 +35,7 @@ def descriptors() -> set[str]:
 
 @clause("QB-PY-7")
 @pytest.mark.parametrize("listen", ["ipc://{}/b", "tcp://127.0.0.1:0", None])
+@needs_unix_sockets
 def test_a_forgotten_broker_warns_and_frees_its_name_and_its_descriptors(
     manager: BrokerManager, listen: str | None
 ) -> None:

@@ -344,6 +344,7 @@ def test_a_sleeper_that_is_interrupted_can_be_slept_on() -> None:
 
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("patience_s", [3600, 0], ids=["in the socket", "in a poll"])
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal to a thread")
 def test_an_exception_of_a_signal_handler_is_no_failure_of_the_socket(
     patience_s: int, pair: Callable[[], Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:

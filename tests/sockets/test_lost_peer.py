@@ -59,6 +59,7 @@ def test_a_violation_ends_that_connection_with_one_error() -> None:
 @clause("QB-SOCK-4")
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("ends", ["closes", "reads no more"])
+@needs_unix_sockets
 def test_a_sender_to_a_lost_peer_still_receives_the_arrived_messages(
     ends: str, *, long: bool
 ) -> None:

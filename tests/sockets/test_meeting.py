@@ -24,6 +24,7 @@ from queuebroker import (
 from queuebroker._net import socket_files
 from queuebroker.sockets import SocketOptions, SocketQueueBroker
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.processes import run
 from tests.sockets.support import PORT, brokers, folder, meet
 from tests.support import Threads, until
@@ -100,6 +101,7 @@ def test_callers_from_here_and_from_afar_wait_in_one_line() -> None:
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("kind", ["no file", "left behind", "no folder"])
+@needs_unix_sockets
 def test_an_address_without_a_listener_is_an_unknown_broker(kind: str) -> None:
     """None, or the error with ``required``, with any timeout."""
     with folder() as place, BrokerManager() as manager:
@@ -122,6 +124,7 @@ def _leave_behind(path: Path) -> None:
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("closes", ["host", "guest"])
+@needs_unix_sockets
 def test_a_broker_that_closes_ends_the_wait(closes: str) -> None:
     """Tested: the listener, which sends a notice, and the caller's own broker."""
     with brokers() as (host, guest), Threads() as threads:
@@ -138,6 +141,7 @@ def test_a_broker_that_closes_ends_the_wait(closes: str) -> None:
 
 
 @clause("QB-SOCK-2")
+@needs_unix_sockets
 def test_a_manager_that_closes_takes_the_address_along() -> None:
     """No broker listens afterwards, and the file is removed."""
     with brokers() as (host, guest):
@@ -187,6 +191,7 @@ def test_one_listener_has_an_address() -> None:
             end.disconnect()
 
 
+@needs_unix_sockets
 def test_a_file_left_behind_is_replaced() -> None:
     """Its process has exited without removing it."""
     with folder() as place, BrokerManager() as manager:
@@ -198,6 +203,7 @@ def test_a_file_left_behind_is_replaced() -> None:
         assert not (place / "x").exists()
 
 
+@needs_unix_sockets
 def test_a_listener_does_not_replace_a_file_that_is_no_socket() -> None:
     """A regular file stays unchanged."""
     with folder() as place, BrokerManager() as manager:
@@ -277,6 +283,7 @@ def test_a_connection_outlives_its_brokers() -> None:
 
 
 @clause("QB-SOCK-2")
+@needs_unix_sockets
 def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
