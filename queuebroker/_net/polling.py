@@ -137,37 +137,56 @@ def _is_closed(descriptor: int) -> bool:
     return False
 
 
+class _Registration:
+    """The events that are awaited at one descriptor of a `_PortablePoller`.
+
+    wanted: the mask, in a new tuple after each change.
+    spent: the tuple whose events are not awaited any more.
+    """
+
+    __slots__ = ("spent", "wanted")
+
+    def __init__(self, mask: int) -> None:
+        self.wanted: tuple[int] = (mask,)
+        self.spent: tuple[int] | None = None
+
+
 class _PortablePoller:
     """The part of `select.epoll` that this package uses, by a `WaitSet`.
 
     A thread may change the descriptors while another one waits: it sets an event that
-    ends the wait, and the wait begins again. As with epoll, a closed descriptor is
-    forgotten.
+    ends the wait, and the wait begins again. As with epoll, no event is awaited at a
+    closed descriptor.
     """
 
     def __init__(self) -> None:
-        self._masks: dict[int, int] = {}
-        self._changed: Final = Event()
+        self._registered: dict[int, _Registration] = {}
+        # Collected, and so closed, once no thread uses it after `close`.
+        self._changed: Event | None = Event()
         # One item per waiting thread. Its thread adds it before it reads the masks.
         self._waiting: list[None] = []
 
     def register(self, descriptor: int, mask: int) -> None:
-        self._masks[descriptor] = mask
+        self._registered[descriptor] = _Registration(mask)
         self._wake()
 
     def modify(self, descriptor: int, mask: int) -> None:
-        if descriptor not in self._masks:
+        registration = self._registered.get(descriptor)
+        if registration is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        self.register(descriptor, mask)
+        # Not a new registration: another thread may have removed this one meanwhile.
+        registration.wanted = (mask,)
+        self._wake()
 
     def unregister(self, descriptor: int) -> None:
-        if self._masks.pop(descriptor, None) is None:
+        if self._registered.pop(descriptor, None) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiting:
-            self._changed.set()
+        changed = self._changed
+        if self._waiting and changed is not None:
+            changed.set()
 
     def poll(
         self, timeout: float | None = None, _maxevents: int = -1
@@ -184,24 +203,33 @@ class _PortablePoller:
                 return ready
 
     def _poll_once(self, deadline: float | None) -> list[tuple[int, int]]:
+        changed = self._changed
+        if changed is None:
+            raise ValueError("cannot poll: this poller is closed")
         waited = WaitSet()
-        waited.register(self._changed.fd, READ)
-        for descriptor, mask in list(self._masks.items()):
-            if mask != _NEVER:
-                waited.register(descriptor, mask & (READ | WRITE))
+        waited.register(changed.fd, READ)
+        awaited: dict[int, tuple[_Registration, tuple[int]]] = {}
+        # Not `list` of the items: the tuples that it makes may start the collector, and
+        # a finalizer lets other threads change the dict.
+        for descriptor, registration in self._registered.copy().items():
+            wanted = registration.wanted
+            if wanted is not registration.spent:
+                awaited[descriptor] = registration, wanted
+                waited.register(descriptor, wanted[0] & (READ | WRITE))
         rest_ms = None
         if deadline is not None:
             rest_ms = min(max(0.0, deadline - _sync.monotonic()) * 1000, INT_MAX)
         ready = []
         for descriptor, mask in waited.poll(rest_ms):
-            if descriptor == self._changed.fd:
+            if descriptor == changed.fd:
                 with suppress(BlockingIOError):  # another waiting thread cleared it
-                    self._changed.clear()
-            elif mask & _CLOSED:
-                self._masks.pop(descriptor, None)
-            else:
-                if self._masks.get(descriptor) == ONCE:
-                    self._masks[descriptor] = _NEVER
+                    changed.clear()
+                continue
+            registration, wanted = awaited[descriptor]
+            # Spends the mask that was reported, not one set since.
+            if mask & _CLOSED or wanted[0] == ONCE:
+                registration.spent = wanted
+            if not mask & _CLOSED:
                 ready.append((descriptor, mask))
         return ready
 
@@ -214,11 +242,9 @@ class _PortablePoller:
         raise NotImplementedError(msg)
 
     def close(self) -> None:
-        self._masks.clear()
-        self._changed.close()
+        self._registered.clear()
+        self._changed = None
 
-
-_NEVER: Final = 0
 
 if TYPE_CHECKING:
     from typing import Protocol

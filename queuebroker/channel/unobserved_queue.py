@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker.arguments import deadline_after, snapshot
+from queuebroker.arguments import deadline_after, positive, snapshot
 from queuebroker.channel.locked_queue import LockedMessageQueue
 from queuebroker.channel.queue_connection import Message, Messages, QueueConnection
 from queuebroker.channel.side import Side, other_side
@@ -179,12 +179,13 @@ class UnobservedMessageQueue(LockedMessageQueue):
 
     def _take_many(self, limit: int | None) -> Take[list[bytes]]:
         take_slowly = super()._take_many(limit)
+        most = None if limit is None else positive("limit", limit)
 
         def take(side: Side, waited_ns: int) -> list[bytes] | None:
             buffer, taken = self._inward, []
             if buffer.ended:
                 return take_slowly(side, waited_ns)
-            count = self.pending if limit is None else min(limit, self.pending)
+            count = self.pending if most is None else min(most, self.pending)
             for _ in range(count):
                 if not buffer._messages:
                     break  # a signal handler has taken some

@@ -175,7 +175,7 @@ def _join_running() -> None:
     while True:
         slow = [
             (task._warn_after, ident)
-            for ident, task in list(_running.items())
+            for ident, task in _running.copy().items()
             if task._warn_after is not None
         ]
         if not slow:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["collecting", "uncollected"]
+__all__ = ["changed_by_finalizers", "collecting", "uncollected"]
 
 
 @contextmanager
@@ -29,6 +29,29 @@ def collecting(owner: type[Any], method: str, victims: list[object]) -> Iterator
     finally:
         setattr(owner, method, original)
     assert not victims, f"{method} was never called"
+
+
+@contextmanager
+def changed_by_finalizers(change: Callable[[], object]) -> Iterator[None]:
+    """Collect at almost each new object, and make a change in each collection.
+
+    So may any other thread: the interpreter switches to it in a finalizer. Before
+    CPython 3.12 a collection may begin in the middle of a call into C.
+    """
+
+    def begin(phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            change()
+
+    gc.collect()  # frees the spare tuples, which are not new
+    threshold = gc.get_threshold()
+    gc.callbacks.append(begin)
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(begin)
 
 
 @contextmanager

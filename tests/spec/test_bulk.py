@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -170,6 +170,26 @@ def test_receive_many_takes_the_unread_messages_up_to_the_limit(
 
         assert taken == unread
         assert right.disconnected() == goodbye
+
+
+class One:
+    """Not an int, but has `__index__`."""
+
+    def __index__(self) -> int:
+        return 1
+
+
+@clause("QB-BULK-2", "QB-ERR-4")
+@pytest.mark.parametrize("locked", [False, True])
+def test_anything_with_an_index_is_a_limit(
+    locked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queuebroker.meeting.meet.LOCKED", locked)
+    limit: Any = One()
+    with queue_pair(2) as (left, right):
+        left.send_many([b"1", b"2"])
+
+        assert right.receive_many(limit) == [b"1"]
 
 
 @clause("QB-BULK-2")

@@ -114,8 +114,10 @@ class RoutingTable:
 
     def public(self) -> Iterator[Entry]:
         """Return the public tasks of now, relays included, each once."""
-        named = list(self._public.items())  # one step: another thread may add a name
-        return (entry for name, entry in named if name == entry.name)
+        # One step: another thread may add a name, also in the middle of `list`, whose
+        # new tuples may start the collector.
+        public = self._public.copy()
+        return (entry for name, entry in public.items() if name == entry.name)
 
     def add(self, entry: Entry) -> None:
         """Add a registration; its name must be free."""

@@ -1,0 +1,133 @@
+"""`_PortablePoller`: a change by another thread at each point of a call.
+
+A handler stands for the other thread: it runs where the interpreter may switch.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import _net
+from queuebroker._net.polling import _PortablePoller
+from tests.kit.collector import changed_by_finalizers
+from tests.strikes import everywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.strikes import Blow
+
+
+@pytest.fixture
+def ended() -> Iterator[socket.socket]:
+    """Yield a socket whose peer has ended the connection: it can be written to."""
+    with ExitStack() as stack:
+        one, other = map(stack.enter_context, socket.socketpair())
+        other.close()
+        yield one
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="select reports no hang-up")
+def test_a_hang_up_is_reported_once(ended: socket.socket) -> None:
+    poller = _PortablePoller()
+    poller.register(ended.fileno(), _net.ONCE)
+    assert [each for each, _ in poller.poll(0)] == [ended.fileno()]
+    assert poller.poll(0) == []
+
+
+def test_a_change_during_the_report_of_a_hang_up_stays(ended: socket.socket) -> None:
+    """Else the sender that waits for room would never be woken."""
+
+    def case(struck: Blow) -> None:
+        poller = _PortablePoller()
+        poller.register(ended.fileno(), _net.ONCE)
+        changed: list[bool] = []
+
+        def change() -> None:
+            poller.modify(ended.fileno(), _net.WRITE)
+            changed.append(True)
+
+        struck(lambda: poller.poll(0), change)
+        if changed:
+            assert any(mask & _net.WRITE for _, mask in poller.poll(0))
+
+    everywhere(case)
+
+
+def test_a_change_revives_no_descriptor_that_was_unregistered_meanwhile(
+    ended: socket.socket,
+) -> None:
+    """Its number may soon belong to a file that no handler reads."""
+
+    def case(struck: Blow) -> None:
+        poller = _PortablePoller()
+        poller.register(ended.fileno(), _net.ONCE)
+        forgotten: list[bool] = []
+
+        def change() -> None:
+            with suppress(FileNotFoundError):
+                poller.modify(ended.fileno(), _net.READ)
+
+        def forget() -> None:
+            poller.unregister(ended.fileno())
+            forgotten.append(True)
+
+        struck(change, forget)
+        if forgotten:
+            assert poller.poll(0) == []
+
+    everywhere(case)
+
+
+def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
+    ended: socket.socket,
+) -> None:
+    """The thread of a driver may close the poller while another thread wakes it."""
+
+    def case(struck: Blow) -> None:
+        poller = _PortablePoller()
+        poller.register(ended.fileno(), _net.ONCE)
+        poller._waiting.append(None)  # as while a thread waits
+        reused: list[int] = []
+
+        def close() -> None:
+            poller.close()
+            reused.extend(os.pipe())
+            reused.extend(os.pipe())
+
+        def change() -> None:
+            with suppress(FileNotFoundError):
+                poller.modify(ended.fileno(), _net.READ)
+
+        struck(change, close)
+        try:
+            assert not _net.wait_to_read_any(reused[::2], 0)
+        finally:
+            for each in reused:
+                os.close(each)
+
+    everywhere(case)
+
+
+def test_another_thread_may_register_while_the_poller_reads_its_descriptors() -> None:
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(20)]
+        sockets = [stack.enter_context(each) for pair in pairs for each in pair]
+        left = iter(sockets)
+        poller = _PortablePoller()
+
+        def register() -> None:
+            for each in left:
+                poller.register(each.fileno(), _net.READ)
+                break
+
+        for _ in range(20):
+            register()
+        with changed_by_finalizers(register):
+            assert poller.poll(0) == []
