@@ -38,6 +38,8 @@ _HARMLESS: Final = {
     "GatewayServer._accept": "no signal handler runs in that thread",
     "_forward": "no signal handler runs in that thread",
     "SocketPoller.wait": "no signal handler runs in that thread",
+    "Inspector._serve": "no signal handler runs in that thread",
+    "Payloads.tend": "it handles other exceptions",
     "Protocol.receive_data": "it handles other exceptions",
     "Segment._sum_up": "a view of the map is released with its last reference",
     "Unsent.send": "it handles other exceptions",

@@ -262,14 +262,20 @@ def final_end(
         if not has_writer:
             used = len(_open_body(_slots(file, header, end, limit))) // RECORD_BYTES
             return header, end + used
-        while end < limit:
-            body = _slots(file, header, end, min(end + _SCAN_SLOTS, limit))
-            count = len(body) // RECORD_BYTES
-            invalid = invalid_slots(memoryview(body), end, count)
-            end += invalid[0] if invalid else count
-            if invalid or not count:
-                break
+        end = _valid_end(file, header, end, limit)
     return header, min(end, limit)
+
+
+def _valid_end(file: BinaryIO, header: SegmentHeader, end: int, limit: int) -> int:
+    """Return the number behind the valid slots that follow each other from ``end``."""
+    while end < limit:
+        body = _slots(file, header, end, min(end + _SCAN_SLOTS, limit))
+        count = len(body) // RECORD_BYTES
+        invalid = invalid_slots(memoryview(body), end, count)
+        end += invalid[0] if invalid else count
+        if invalid or not count:
+            break
+    return end
 
 
 def read_range(path: Path, journal: int, first: int, end: int) -> StoredSegment:

@@ -81,14 +81,8 @@ class _SelectSet:
         read = [each for each, mask in self._masks.items() if mask & READ]
         written = [each for each, mask in self._masks.items() if mask & WRITE]
         rest_s = inf if timeout_ms is None else timeout_ms / 1000
-        slice_s = _sync.SLICE_S if _sync.runs_handlers() else inf
         try:
-            while True:
-                limit = min(rest_s, slice_s)
-                ready = _select(read, written, limit)
-                rest_s -= limit
-                if rest_s <= 0 or any(ready):
-                    break
+            ready = _select_in_slices(read, written, rest_s)
         except (OSError, ValueError):  # closed, or too large a number
             closed = [each for each in self._masks if _is_closed(each)]
             if not closed:
@@ -99,6 +93,18 @@ class _SelectSet:
             for each in descriptors:
                 found[each] = found.get(each, 0) | mask
         return list(found.items())
+
+
+def _select_in_slices(
+    read: list[int], written: list[int], rest_s: float
+) -> tuple[list[int], list[int], list[int]]:
+    slice_s = _sync.SLICE_S if _sync.runs_handlers() else inf
+    while True:
+        limit_s = min(rest_s, slice_s)
+        ready = _select(read, written, limit_s)
+        rest_s -= limit_s
+        if rest_s <= 0 or any(ready):
+            return ready
 
 
 def _select(
