@@ -169,6 +169,7 @@ class _PortablePoller:
         self._registered: dict[int, _Registration] = {}
         # Collected, and so closed, once no thread uses it after `close`.
         self._changed: Event | None = Event()
+        self._process: Final = os.getpid()
         # One item per waiting thread. Its thread adds it before it reads the masks.
         self._waiting: list[None] = []
 
@@ -249,7 +250,10 @@ class _PortablePoller:
 
     def close(self) -> None:
         self._registered.clear()
-        self._changed = None
+        changed, self._changed = self._changed, None
+        if changed is not None and os.getpid() != self._process:
+            # The child of a fork lacks the thread that waits, and keeps its references.
+            changed.close()
 
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import pytest
 from queuebroker import _net
 from queuebroker._net.polling import _PortablePoller
 from tests.kit.collector import changed_by_finalizers
+from tests.kit.systems import needs_fork
 from tests.strikes import everywhere
 
 if TYPE_CHECKING:
@@ -113,6 +114,26 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
                 os.close(each)
 
     everywhere(case)
+
+
+@pytest.mark.filterwarnings("ignore")  # the interpreter warns of threads
+@needs_fork
+def test_the_child_of_a_fork_closes_the_event_for_which_a_thread_waited() -> None:
+    """The child has no such thread, but its references to the event."""
+    poller = _PortablePoller()
+    held = poller._changed
+    assert held is not None
+    child = os.fork()
+    if not child:
+        poller.close()
+        try:
+            os.fstat(held.fd)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+
+    _, status = os.waitpid(child, 0)
+    assert status == 0
 
 
 def test_another_thread_may_register_while_the_poller_reads_its_descriptors() -> None:
