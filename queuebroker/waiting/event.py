@@ -7,6 +7,7 @@ an event that is not set raises `BlockingIOError`.
 
 from __future__ import annotations
 
+import io
 import operator
 import os
 from functools import partial
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Event"]
 
 _HAS_EVENTFD: Final = hasattr(os, "eventfd")
+_PIPE_BYTES: Final = 1 << 16  # as many as a pipe holds
 
 
 class Event:
@@ -53,27 +55,34 @@ class Event:
             self.set = partial(os.eventfd_write, self.fd, 1)
             self.clear = partial(os.eventfd_read, self.fd)
             return
-        # One byte, either here or on its way to the reader: so the pipe never fills up.
-        # `set` writes the byte, or nothing; `clear` puts it back.
+        if _platform.SYSTEM == "windows":
+            self._use_sockets()
+        else:
+            self._use_pipe()
+
+    def _use_pipe(self) -> None:
+        opener = map(operator.call, (os.pipe,))
+        self._opened.extend(chain.from_iterable(opener))
+        self.fd, writer = self._opened
+        os.set_blocking(self.fd, False)
+        os.set_blocking(writer, False)
+        # A write of this class to a full pipe, which is readable, raises no error.
+        self.set = partial(io.FileIO(writer, "w", closefd=False).write, b"\0")
+        self.clear = partial(os.read, self.fd, _PIPE_BYTES)
+
+    def _use_sockets(self) -> None:
+        # One byte, either here or on its way to the reader: so a send never blocks.
+        # `set` sends the byte, or nothing; `clear` puts it back.
         byte = {0: b"\0"}
         take = map(byte.pop, repeat(0), repeat(b""))
-        if _platform.SYSTEM == "windows":
-            self._opened.extend(_platform.open_pair())
-            reader, writer = self._opened
-            # A send never blocks: at most one byte is on its way. Wine refuses a send
-            # on a non-blocking socket while another thread sends.
-            writer.setblocking(True)
-            self.fd = reader.fileno()
-            self.reader = reader
-            write, read = map(writer.send, take), map(reader.recv, repeat(1))
-        else:
-            opener = map(operator.call, (os.pipe,))
-            self._opened.extend(chain.from_iterable(opener))
-            self.fd, writer = self._opened
-            os.set_blocking(self.fd, False)
-            write = map(os.write, repeat(writer), take)
-            read = map(os.read, repeat(self.fd), repeat(1))
-        self.set = partial(next, write)
+        self._opened.extend(_platform.open_pair())
+        reader, writer = self._opened
+        # Wine refuses a send on a non-blocking socket while another thread sends.
+        writer.setblocking(True)
+        self.fd = reader.fileno()
+        self.reader = reader
+        self.set = partial(next, map(writer.send, take))
+        read = map(reader.recv, repeat(1))
         self.clear = partial(next, map(byte.__setitem__, repeat(0), read))
 
     def close(self) -> None:
