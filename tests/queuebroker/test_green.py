@@ -77,18 +77,3 @@ def test_an_import_in_a_patched_process_names_the_library() -> None:
         " threading, select in this process, and both need the threads and sockets of"
         " the system; use them in a process that gevent has not patched"
     )
-
-
-@pytest.mark.deep
-def test_an_import_where_there_is_no_epoll_says_that_it_needs_linux() -> None:
-    """Without the check, too, it fails to import `open_bus`."""
-    exit_code, _, complaints = run("""
-        import select
-        del select.epoll
-        from bus import open_bus
-    """)
-
-    assert exit_code == 1
-    assert complaints.splitlines()[-1] == (
-        "ImportError: a bus and queuebroker.sockets need Linux: there is no epoll here"
-    )
