@@ -88,7 +88,7 @@ class RunDirectory:
     def __init__(self, bus: str, access: AccessList, base: str | None = None) -> None:
         self._bus: Final = bus
         self._access: Final = access
-        self._locks = _net.Descriptors()  # the descriptor, while the lock is held
+        self._locks = _files.Descriptors()  # the descriptor, while the lock is held
         root = run_base(base)
         self.path: Final = root / bus
         try:

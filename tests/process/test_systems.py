@@ -63,9 +63,9 @@ def test_the_table_names_the_parts_that_each_system_has(system: str) -> None:
     assert found.split() == sorted(each.name for each in FACILITIES[system])
 
 
-def test_the_table_promises_as_much_as_was_asked_for() -> None:
+def test_the_table_has_the_missing_capabilities_of_each_system() -> None:
     lacking = {
-        system: {each.what for each in CAPABILITIES if each.on(has) != "yes"}
+        system: {each.name for each in CAPABILITIES if each.on(has) != "yes"}
         for system, has in FACILITIES.items()
     }
     assert lacking == {
@@ -82,11 +82,11 @@ def test_the_table_promises_as_much_as_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("system", FACILITIES)
-def test_the_doctor_names_what_is_missing(system: str) -> None:
+def test_the_doctor_lists_the_missing_capabilities(system: str) -> None:
     found = json.loads(run(system, "-m", "bus", "doctor", "--json"))
     facts = [each["fact"] for each in found if each["what"] == "system"]
     expected = [
-        f"{each.what}: {each.on(FACILITIES[system])}"
+        f"{each.name}: {each.on(FACILITIES[system])}"
         for each in CAPABILITIES
         if each.on(FACILITIES[system]) != "yes"
     ]
@@ -146,7 +146,7 @@ _FIRST_USES: Final = {
 
 
 @pytest.mark.parametrize("use", _FIRST_USES)
-def test_the_first_use_of_a_unix_socket_says_what_is_missing(use: str) -> None:
+def test_the_first_use_of_a_unix_socket_names_the_missing_part(use: str) -> None:
     answer = run_code(
         "Windows",
         f"""
