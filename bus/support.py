@@ -63,8 +63,13 @@ CAPABILITIES: Final = (
     Capability(
         "a bus between processes of a machine",
         Facility.UNIX_SOCKETS,
-        "each process is a machine: it has a `machine`, a run directory and a "
-        "`Network` of its own",
+        "each process is a machine, with a `machine`, a run directory and a `Network` "
+        "of its own",
+    ),
+    Capability(
+        "`bus tree`, `bus call` and all verbs for a live bus",
+        Facility.UNIX_SOCKETS,
+        "no, use `Bus.inspect`",
     ),
     Capability("a bus between machines"),
     Capability("`bus.pattern` over `tcp` and `inproc`"),
@@ -77,7 +82,7 @@ CAPABILITIES: Final = (
     Capability(
         "access lists by user and group (`AccessList`)",
         Facility.UNIX_SOCKETS,
-        "no: a peer is admitted by its certificate",
+        "no, a certificate admits a peer",
     ),
 )
 

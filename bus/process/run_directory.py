@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.model.rights import AccessList
 
-__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "no_local_links", "run_base"]
+__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 # The folders for the files of one user, on Linux and on Windows.
@@ -60,16 +60,6 @@ def run_base(given: str | None = None) -> Path:
         if place and Path(place).is_dir():
             return Path(place).absolute() / "queuebroker"
     return Path(f"/tmp/queuebroker-{_files.user_id()}")  # noqa: S108 # checked below
-
-
-def no_local_links(act: str) -> OSError:
-    """Return the error for an act that needs links within a machine (OPEN-1)."""
-    return OSError(
-        errno.EAFNOSUPPORT,
-        f"cannot {act}: processes of one machine are linked by UNIX sockets, which "
-        "this system lacks; give each process a `machine` and a Network of its own, "
-        "and set BUS_RUN_DIR to a folder for each",
-    )
 
 
 class RunDirectory:
@@ -230,7 +220,12 @@ class RunDirectory:
     def is_served(self) -> bool:
         """Return True if a master accepts links; OSError without UNIX sockets."""
         if not _net.HAS_UNIX:
-            raise no_local_links(f"join bus {self._bus!r}")
+            raise OSError(
+                errno.EAFNOSUPPORT,
+                f"cannot join bus {self._bus!r}: a command joins it by UNIX sockets, "
+                "which this system lacks; call Bus.inspect in its program, or run the "
+                "command with --network on a machine with Linux or macOS",
+            )
         return _net.has_listener(self.path / MASTER)
 
     def release(self) -> None:

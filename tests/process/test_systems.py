@@ -74,6 +74,7 @@ def test_the_table_has_the_missing_capabilities_of_each_system() -> None:
         "Windows": {
             "sockets at a path (`ipc://`)",
             "a bus between processes of a machine",
+            "`bus tree`, `bus call` and all verbs for a live bus",
             "`bus.pattern` over `ipc`",
             "long messages in shared memory",
             "access lists by user and group (`AccessList`)",
@@ -195,6 +196,29 @@ def test_processes_are_machines_of_their_own_on_windows(tmp_path: Path) -> None:
         str(tmp_path),
     )
     assert answer == "42\n"
+
+
+def test_the_doctor_takes_a_running_bus_for_no_fault_on_windows(tmp_path: Path) -> None:
+    """It cannot join the bus, so the listener may be that bus or another program."""
+    states = run_code(
+        "Windows",
+        """
+        import json, subprocess, sys
+        from pathlib import Path
+        from bus import Network, open_bus
+        from queuebroker import _net
+        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        file = sys.argv[1]
+        Path(file).write_text(f'listen = "{place}"')
+        doctor = sys.executable, "-m", "bus", "doctor", "--json", "--network", file
+        with open_bus(machine="a", network=Network(listen=place)):
+            found = json.loads(subprocess.run(doctor, stdout=subprocess.PIPE).stdout)
+        about = "bus", "listen"
+        print(*(each["state"] for each in found if each["what"].startswith(about)))
+        """,
+        str(tmp_path / "network.toml"),
+    )
+    assert states == "warn warn\n"
 
 
 @pytest.mark.deep
