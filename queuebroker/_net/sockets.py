@@ -280,7 +280,7 @@ def is_connected(connecting: Socket) -> bool:
 
 
 def _no_unix_sockets() -> OSError:
-    text = "this system has no UNIX sockets; use TCP, at 127.0.0.1"
+    text = "this system has no UNIX sockets; use TCP, such as tcp://127.0.0.1:7000"
     return OSError(errno.EAFNOSUPPORT, text)
 
 

@@ -53,7 +53,8 @@ class Waker:
             # The default loop of Windows.
             self._proactor: Any = getattr(loop, "_proactor", None)
             if self._proactor is None or self._event.reader is None:
-                msg = f"cannot wait: {type(loop).__name__} does not read descriptors"
+                name = type(loop).__name__
+                msg = f"cannot wait: {name} does not read descriptors; use asyncio.run"
                 raise NotImplementedError(msg) from None
             self._receive()
 
