@@ -142,7 +142,10 @@ _FIRST_USES: Final = {
     "a broker": "SocketQueueBroker('here', listen='ipc:///tmp/here')",
     "a bus socket": "BusSocket().listen('ipc:///tmp/here')",
     "a command": "subprocess.run([*BUS, 'list'], check=True, stderr=1)",
-    "the demo": "subprocess.run([*BUS, 'demo', '--no-spark'], check=True, stderr=1)",
+    "the demo": (
+        "subprocess.run([*BUS, 'demo', '--processes', '4', '--no-spark'], check=True,"
+        " stderr=1)"
+    ),
 }
 
 
@@ -225,7 +228,7 @@ def test_the_doctor_takes_a_running_bus_for_no_fault_on_windows(tmp_path: Path) 
 def test_the_demo_in_threads_is_recorded_and_checked_on_windows(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_bytes(bytes(1000 * number))
-    options = "--processes", "1", "--no-spark", "--out", str(tmp_path / "out")
+    options = "--no-spark", "--out", str(tmp_path / "out")
     shown = run("Windows", "-m", "bus", "demo", *options, str(tmp_path))
     assert "the pass is equal" in shown
     assert "found by Q2" in shown
