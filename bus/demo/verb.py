@@ -41,6 +41,7 @@ from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.wording import counted, printable
+from queuebroker import _net
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
@@ -125,6 +126,11 @@ class Ticker:
             self._progress.print_line(f"  {otherwise}")
 
 
+_IN_THREADS: Final = (
+    f"1 process on bus {BUS}, with workers in threads: this system has no UNIX sockets,"
+    " which link processes"
+)
+
 CONTROL: Final = "reorder"  # the fault of the control run, which the check must find
 FAILED: Final = 1
 FEW: Final = 60  # the number of its files
@@ -151,7 +157,7 @@ SHOWN: Final = 10
     type=click.IntRange(min=1, max=PROCESSES_MAX),
     help=(
         "Use N processes: this one, and one for each worker. With 1: workers in"
-        " threads.  [default: 4, or 5 with two machines]"
+        " threads.  [default: 4, or 5 with two machines; 1 on Windows]"
     ),
 )
 @click.option(
@@ -206,7 +212,7 @@ def demo(
     """
     if machines > 1:
         processes = _processes_of_two_machines(processes, plant)
-    elif processes is None:
+    elif processes is None and _net.HAS_UNIX:
         processes = PROCESSES
     elif processes == 1:
         processes = None
@@ -262,6 +268,8 @@ def _take_inventory(
                 progress.print_line(_two_machines(processes))
             elif processes is not None:
                 progress.print_line(_processes(processes))
+            elif not _net.HAS_UNIX:
+                progress.print_line(_IN_THREADS)
 
         outcome = take_inventory(
             files,
