@@ -30,6 +30,7 @@ __all__ = [
     "check_connected",
     "credentials_of",
     "dial",
+    "error_text",
     "has_host_name",
     "ipc_socket",
     "is_connected",
@@ -84,6 +85,8 @@ _EVERYWHERE: Final = frozenset({"", "*"})
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 # An address of IPv4, as a socket for both versions shows it.
 _MAPPED: Final = "::ffff:"
+# Texts by error number, on Windows.
+_TEXTS: Final[dict[int, str]] = getattr(socket, "errorTab", {})
 # By the version of IP; 0 for any.
 _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
@@ -166,6 +169,8 @@ def accept(listening: Socket) -> tuple[Socket, str] | None:
         made, address = listening.accept()
     except (BlockingIOError, ConnectionAbortedError, InterruptedError):
         return None
+    except ConnectionResetError:  # so says Windows if the peer has ended it already
+        return None
     with contextlib.suppress(OSError):  # the peer has closed again
         made.setblocking(False)
         send_without_delay(made)
@@ -246,7 +251,7 @@ def dial(place: Place) -> Socket:
         send_without_delay(made)
         code = made.connect_ex(where)
         if code not in _STARTED:
-            raise OSError(code, os.strerror(code))
+            raise OSError(code, error_text(code))
         _bound_send_buffer(made, where)
     except BaseException:
         made.close()
@@ -260,14 +265,24 @@ def reach(host: str, port: int, timeout_s: float) -> None:
     Raises:
         OSError: it cannot connect; a `TimeoutError` if nothing answers in time.
     """
-    socket.create_connection((host, port), timeout_s).close()
+    with socket.create_connection((host, port), timeout_s) as made:
+        check_connected(made)
 
 
 def check_connected(connecting: Socket) -> None:
-    """Raise the error of a connect that failed; call once the socket is writable."""
+    """Raise the error of a connect that failed; call once the socket is writable.
+
+    A socket that dials a free port of this machine may get that very port as its own.
+    Then TCP connects it to itself, and no listener can take the port until it is
+    closed. Such a connect counts as refused.
+    """
     code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if not code and connecting.family != _UNIX:
+        with contextlib.suppress(OSError):  # the peer has closed again
+            if connecting.getpeername() == connecting.getsockname():
+                code = errno.ECONNREFUSED
     if code:
-        raise OSError(code, os.strerror(code))
+        raise OSError(code, error_text(code))
 
 
 def is_connected(connecting: Socket) -> bool:
@@ -277,6 +292,14 @@ def is_connected(connecting: Socket) -> bool:
     except OSError:
         return False
     return True
+
+
+def error_text(code: int) -> str:
+    """Return the text of an error number.
+
+    The C library of Windows has no text for the numbers of sockets; Python has.
+    """
+    return str(_TEXTS.get(code) or os.strerror(code)).rstrip(".")
 
 
 def _no_unix_sockets() -> OSError:

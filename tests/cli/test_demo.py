@@ -93,6 +93,27 @@ def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
     assert lines[fault + 2] == "  found by Q2"
 
 
+def test_on_windows_the_workers_are_in_threads_by_default(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queuebroker._net.HAS_UNIX", False)
+    arguments = ("demo", folder, "--out", tmp_path / "out")
+    ran = CliRunner().invoke(main, list(map(str, arguments)))
+    assert ran.exit_code == 0
+    assert ran.stdout.splitlines()[1].startswith("1 process on bus demo, with workers ")
+
+
+def test_a_name_that_the_output_cannot_carry_is_escaped(tmp_path: Path) -> None:
+    """As on Windows, where a pipe has the code page of the system."""
+    folder = tmp_path / "日本"
+    folder.mkdir()
+    (folder / "1").write_bytes(b"x")
+    arguments = ("demo", folder, "--out", tmp_path / "out", "--processes", "1")
+    ran = CliRunner(charset="cp437").invoke(main, list(map(str, arguments)))
+    assert ran.exit_code == 0, ran.exception
+    assert "\\u65e5\\u672c" in ran.stdout
+
+
 def test_a_fault_that_the_check_does_not_find_fails_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

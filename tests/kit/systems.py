@@ -10,12 +10,20 @@ from queuebroker import _files, _net
 from queuebroker._platform import SYSTEM
 
 __all__ = [
+    "deletes_open_files",
+    "ends_by_signals",
     "needs_abstract_names",
     "needs_fork",
     "needs_shared_memory",
     "needs_unix_sockets",
 ]
 
+deletes_open_files = pytest.mark.skipif(
+    SYSTEM == "windows", reason="Windows deletes no file that is open"
+)
+ends_by_signals = pytest.mark.skipif(
+    SYSTEM == "windows", reason="Windows has no signal that ends a program"
+)
 needs_abstract_names = pytest.mark.skipif(
     SYSTEM != "linux", reason="needs abstract names of sockets, which only Linux has"
 )

@@ -12,6 +12,7 @@ from bus.errors import WireError
 from bus.pattern import BusSocket, PairSocket, SocketConfig
 from queuebroker.sockets.driver import default_driver
 from specs.clauses import clause
+from tests.kit.self_connect import self_connecting_port
 from tests.pattern.nodes import LIMIT_S, fresh_url
 from tests.pattern.raw_end import HANDSHAKE, RawListener
 from tests.support import until
@@ -190,3 +191,18 @@ def test_a_listener_of_another_protocol_is_stated_as_the_reason(
         error = dialler.error
         until(lambda: dialler.error is not error, "it goes on to dial")
     assert caplog.messages.count(warning) == 1
+
+
+@clause("BP-17")
+def test_a_dialler_that_connects_to_itself_has_found_no_listener(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be its own peer, and keep the port from the listener."""
+    url = f"tcp://127.0.0.1:{self_connecting_port(monkeypatch)}"
+    with PairSocket(SocketConfig(redial_min_s=3600.0, redial_max_s=3600.0)) as pair:
+        dialler = pair.dial(url)
+        until(
+            lambda: dialler.is_connected or dialler.error is not None,
+            "the first attempt has an outcome",
+        )
+        assert isinstance(dialler.error, ConnectionRefusedError)
