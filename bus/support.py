@@ -66,6 +66,11 @@ CAPABILITIES: Final = (
         "`Network` of its own",
     ),
     Capability("a bus between machines"),
+    Capability(
+        "commands for a live bus: `bus call`, `bus list`, `bus record` and others",
+        Facility.UNIX_SOCKETS,
+        "no: a program that opens the bus does the same",
+    ),
     Capability("`bus.pattern` over `tcp` and `inproc`"),
     Capability("`bus.pattern` over `ipc`", Facility.UNIX_SOCKETS, "no"),
     Capability(

@@ -74,6 +74,7 @@ def test_the_table_promises_as_much_as_was_asked_for() -> None:
         "Windows": {
             "sockets at a path (`ipc://`)",
             "a bus between processes of a machine",
+            "commands for a live bus: `bus call`, `bus list`, `bus record` and others",
             "`bus.pattern` over `ipc`",
             "long messages in shared memory",
             "access lists by user and group (`AccessList`)",
@@ -164,6 +165,29 @@ def test_the_first_use_of_a_unix_socket_says_what_is_missing(use: str) -> None:
     )
     lacking = "UNIX sockets, which this system lacks", "this system has no UNIX sockets"
     assert any(each in answer for each in lacking)
+
+
+def test_messages_are_printed_while_no_line_is_typed_on_windows() -> None:
+    """It waits for sockets alone, and the standard input is none."""
+    answer = run_code(
+        "Windows",
+        """
+        import subprocess, sys
+        from bus.pattern import BusSocket
+        with BusSocket() as node:
+            url = node.listen("tcp://127.0.0.1:0").url
+            command = [sys.executable, "-m", "bus", "socket", "dial", url]
+            pipe = subprocess.PIPE
+            with subprocess.Popen(command, stdin=pipe, stdout=pipe) as verb:
+                node.wait_for_peers(1, 30)
+                node.send(b"first")
+                print(verb.stdout.readline().decode())
+                verb.stdin.write(b"second")
+                verb.stdin.close()
+                print(node.receive(30).decode())
+        """,
+    )
+    assert answer.split() == ["first", "second"]
 
 
 _OTHER_MACHINE: Final = """

@@ -95,12 +95,12 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
         poller = _PortablePoller()
         poller.register(ended.fileno(), _net.ONCE)
         poller._waiting.append(None)  # as while a thread waits
-        reused: list[int] = []
+        reused: list[socket.socket] = []
 
         def close() -> None:
             poller.close()
-            reused.extend(os.pipe())
-            reused.extend(os.pipe())
+            reused.extend(socket.socketpair())
+            reused.extend(socket.socketpair())
 
         def change() -> None:
             with suppress(FileNotFoundError):
@@ -108,10 +108,11 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
 
         struck(change, close)
         try:
-            assert not _net.wait_to_read_any(reused[::2], 0)
+            descriptors = [each.fileno() for each in reused]
+            assert not (reused and _net.wait_to_read_any(descriptors, 0))
         finally:
             for each in reused:
-                os.close(each)
+                each.close()
 
     everywhere(case)
 

@@ -252,6 +252,8 @@ def _keys(target: Target, network: Network) -> tuple[MachineKeys | None, list[Fi
 def _bus_here(target: Target) -> Finding:
     """Report whether the bus runs here, and whether this user may join it."""
     what = f"bus {target.bus}"
+    if not _net.HAS_UNIX:
+        return Finding(what, WARN, "not searched: this system has no UNIX sockets")
     try:
         if is_served(target):
             fact = "runs here: 'bus machines' lists the machines known to its master"
@@ -280,6 +282,9 @@ def _listening(target: Target, network: Network) -> list[Finding]:
 
 
 def _in_use(target: Target, what: str) -> Finding:
+    if not _net.HAS_UNIX:  # `_bus_here` has not found out
+        do = "if the bus does not run here, set `listen` to another port"
+        return Finding(what, WARN, "a process listens there", do)
     try:
         if is_served(target):
             return Finding(what, OK, "a process listens there: the bus runs here")
