@@ -233,6 +233,34 @@ def test_the_demo_in_threads_is_recorded_and_checked_on_windows(tmp_path: Path) 
     assert "PASS" in run("Windows", "-m", "bus", "check", journal)
 
 
+def test_a_run_that_fails_leaves_no_folder_on_windows(tmp_path: Path) -> None:
+    """It removes no file that is open."""
+    run_code(
+        "Windows",
+        """
+        import os, sys
+        from pathlib import Path
+        from bus.pipeline.folder import claimed
+        out, remove = Path(sys.argv[1], "out"), os.unlink
+
+        def unlink(path):
+            opened = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+            if any(os.path.realpath(each) == str(path) for each in opened):
+                raise PermissionError(13, "another process uses it", str(path))
+            remove(path)
+
+        os.unlink = unlink
+        try:
+            with claimed(out):
+                raise InterruptedError
+        except InterruptedError:
+            pass
+        assert not out.exists()
+        """,
+        str(tmp_path.resolve()),
+    )
+
+
 @pytest.mark.parametrize("system", FACILITIES)
 def test_a_file_has_one_writer_at_a_time_and_the_bytes_that_it_wrote(
     system: str, tmp_path: Path
