@@ -69,7 +69,7 @@ CAPABILITIES: Final = (
     Capability(
         "commands for a live bus: `bus call`, `bus list`, `bus record` and others",
         Facility.UNIX_SOCKETS,
-        "no: a program that opens the bus does the same",
+        "`bus replay` alone, with `--network`; a program does what the others do",
     ),
     Capability("`bus.pattern` over `tcp` and `inproc`"),
     Capability("`bus.pattern` over `ipc`", Facility.UNIX_SOCKETS, "no"),

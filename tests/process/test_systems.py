@@ -222,6 +222,42 @@ def test_processes_are_machines_of_their_own_on_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+def test_a_recording_is_replayed_by_a_machine_of_its_own_on_windows(
+    tmp_path: Path,
+) -> None:
+    answer = run_code(
+        "Windows",
+        """
+        import os, subprocess, sys
+        from pathlib import Path
+        from threading import Event
+        from bus import Network, open_bus
+        from bus.journal.writer import Journal
+        from queuebroker import _net
+        folder = Path(sys.argv[1])
+        with Journal(folder / "rec", payloads=True) as journal:
+            with open_bus(journal=journal) as bus:
+                bus.register("log").subscribe("clock", print)
+                bus.register("clock").notify("tick")
+        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        settings = f'listen = "127.0.0.1:0"\\npeers = ["{place}"]\\n'
+        (folder / "network").write_text(settings)
+        came = Event()
+        with open_bus(machine="a", network=Network(listen=place)) as bus:
+            reader = bus.register("reader")
+            reader.subscribe("ism://b/clock", lambda message: came.set())
+            options = "--machine", "b", "--network", str(folder / "network")
+            command = [sys.executable, "-m", "bus", "replay", str(folder / "rec")]
+            other = {**os.environ, "BUS_RUN_DIR": str(folder / "run")}
+            subprocess.run([*command, *options], check=True, env=other)
+            print("came", came.wait(10))
+        """,
+        str(tmp_path),
+    )
+    assert answer.endswith("came True\n")
+
+
+@pytest.mark.deep
 def test_the_demo_in_threads_is_recorded_and_checked_on_windows(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_bytes(bytes(1000 * number))
