@@ -202,7 +202,6 @@ def test_a_replay_opens_the_bus_and_waits_for_a_subscriber(tmp_path: Path) -> No
     assert "no subscriber" not in answer
 
 
-@pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
