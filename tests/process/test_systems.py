@@ -142,7 +142,9 @@ _FIRST_USES: Final = {
     "a broker": "SocketQueueBroker('here', listen='ipc:///tmp/here')",
     "a bus socket": "BusSocket().listen('ipc:///tmp/here')",
     "a command": "subprocess.run([*BUS, 'list'], check=True, stderr=1)",
-    "the demo": "subprocess.run([*BUS, 'demo', '--no-spark'], check=True, stderr=1)",
+    "the demo": (
+        "subprocess.run([*BUS, 'demo', '--processes', '2'], check=True, stderr=1)"
+    ),
 }
 
 
