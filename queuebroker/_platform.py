@@ -74,6 +74,8 @@ def _system() -> Literal["linux", "posix", "windows"]:
         _remove(_LINUX_ONLY)
         _remove(_NOT_ON_WINDOWS)
         _pair_over_tcp()
+        _select_sockets_alone()
+        _bind_ports_of_former_listeners()
         sys.modules.update(dict.fromkeys(_NO_MODULES_ON_WINDOWS))  # type: ignore[arg-type]
         return "windows"
     msg = f"cannot import queuebroker: {_VARIABLE} is {chosen!r}; use posix or windows"
@@ -122,6 +124,43 @@ def _pair_over_tcp() -> None:
         return one, other
 
     socket.socketpair = socketpair  # type: ignore[assignment]
+
+
+def _select_sockets_alone() -> None:
+    """Let `select.select` refuse all but sockets, and none at all, as on Windows.
+
+    `selectors`, by which `subprocess` reads pipes, has its own reference.
+    """
+    import select  # noqa: PLC0415 # only where it is replaced
+    import stat  # noqa: PLC0415 # likewise
+
+    of_any = select.select
+
+    def of_sockets(*arguments: Any) -> Any:
+        awaited = [*arguments[0], *arguments[1], *arguments[2]]
+        if not awaited:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        for each in awaited:
+            file = each if isinstance(each, int) else each.fileno()
+            if not stat.S_ISSOCK(os.fstat(file).st_mode):
+                raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
+        return of_any(*arguments)
+
+    select.select = of_sockets
+
+
+def _bind_ports_of_former_listeners() -> None:
+    """Let a TCP socket take a port as soon as its listener is closed, as on Windows."""
+    import socket  # noqa: PLC0415 # only where it is changed
+
+    real_bind = socket.socket.bind
+
+    def bind(made: Any, address: Any) -> None:
+        if made.type == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        real_bind(made, address)
+
+    socket.socket.bind = bind  # type: ignore[method-assign]
 
 
 # The module of Windows, for its locks of files; None on other systems. The stand-in is

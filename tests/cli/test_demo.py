@@ -24,6 +24,7 @@ from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from bus.pipeline import session
 from bus.pipeline.folder import claimed
+from tests.kit.systems import needs_unix_sockets, needs_users, require_unix_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,9 @@ def folder(tmp_path: Path) -> Path:
 
 def _demo(*arguments: str | Path) -> Result:
     """Run the demo, by default with workers in threads."""
-    if "--processes" not in arguments:
+    if "--processes" in arguments:
+        require_unix_sockets()
+    else:
         arguments = (*arguments, "--processes", "1")
     return CliRunner().invoke(main, ["demo", *map(str, arguments)])
 
@@ -301,6 +304,7 @@ def _files(out: Path) -> dict[str, bytes]:
     }
 
 
+@needs_users
 def test_a_refused_run_leaves_the_results_of_an_earlier_one(
     folder: Path, tmp_path: Path, own_run_directory: Path
 ) -> None:
@@ -400,6 +404,7 @@ def test_a_run_with_the_journal_of_one_process_missing_does_not_pass(
     )
 
 
+@needs_unix_sockets
 @pytest.mark.parametrize("arguments", [(), ("--processes", "2")])
 def test_the_path_of_a_run_directory_that_is_too_long_is_one_line(
     folder: Path,

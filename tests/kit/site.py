@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus import Network, Role, open_bus
 from bus.features.machines.authority import Authority
+from tests.kit.systems import require_unix_sockets
 from tests.process.real import MACHINE, Far
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.authority = Authority.create(folder / "authority")
         self.folder = folder
+        self._processes_there = 0
         self.ports = {HERE: self.free_port(), THERE: self.free_port()}
         self._keys = {name: self.issue(name) for name in (HERE, THERE)}
 
@@ -52,6 +54,8 @@ class Site:
             "machine": HERE,
             "network": self.network(HERE),
         }
+        if options.get("role") is Role.SLAVE:
+            require_unix_sockets()
         with open_bus(process=process, **(given | options)) as bus:
             yield bus
 
@@ -59,9 +63,13 @@ class Site:
     def there(self, name: str, **options: Any) -> Iterator[Far]:
         """Start a process on the second machine."""
         given: dict[str, Any] = {"machine": THERE, "network": self.network(THERE)}
+        if self._processes_there:
+            require_unix_sockets()
         with Far(name, **(given | options)) as far:
             far.started()
+            self._processes_there += 1
             yield far
+        self._processes_there -= 1
 
     @staticmethod
     def free_port() -> int:

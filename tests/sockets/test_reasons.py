@@ -21,6 +21,7 @@ from queuebroker.sockets.frames import Hello, encode
 from specs.clauses import clause
 from tests.kit.raw_peer import raw
 from tests.kit.self_connect import self_connecting_port
+from tests.kit.systems import needs_resource_limits
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers, meet
 from tests.support import LIMIT_S, Threads
@@ -68,7 +69,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("required", [True, False])
-@pytest.mark.skipif(_files.resource is None, reason="no limit of descriptors here")
+@needs_resource_limits
 def test_without_a_descriptor_connect_raises_the_system_error(required: bool) -> None:
     """A broker listens there: "no broker listens" would be wrong."""
     with brokers() as (host, guest):

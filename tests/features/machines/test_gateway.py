@@ -28,6 +28,7 @@ from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import all_acknowledged
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import require_unix_sockets
 from tests.kit.tasks import unwanted
 from tests.process.processes import linked
 from tests.process.real import Far
@@ -290,6 +291,7 @@ class Alone:
 @pytest.fixture
 def alone(own_run_directory: Path) -> Iterator[Alone]:
     """Return a gateway, which is closed at the end."""
+    require_unix_sockets()  # a gateway links processes of its machine
     own_run_directory.mkdir(exist_ok=True)
     with BrokerManager() as manager:
         yield Alone(own_run_directory, manager)

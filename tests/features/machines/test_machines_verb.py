@@ -16,11 +16,14 @@ from bus.cli.text import duration, ignored_line
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = needs_unix_sockets
 
 
 def machines() -> list[dict[str, Any]]:

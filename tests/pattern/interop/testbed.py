@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.kit.systems import require_unix_sockets
 from tests.pattern.interop.library import (
     ForeignPeer,
     Library,
@@ -81,7 +82,7 @@ class Testbed:
 
     def __init__(self, libraries: Libraries, folder: Path) -> None:
         self.libraries: Final = libraries
-        self.folder: Final = folder
+        self._folder: Final = folder
         self._own: Final[list[OwnPeer]] = []
         self._names: Final = itertools.count(1)
 
@@ -104,6 +105,12 @@ class Testbed:
         """Open a socket of another library."""
         owner = self.libraries.get(library)
         return ForeignPeer(owner, kind, raw=raw, options=options)
+
+    @property
+    def folder(self) -> Path:
+        """The folder for socket files."""
+        require_unix_sockets()
+        return self._folder
 
     def path(self) -> Path:
         """Return a path for a socket file."""
