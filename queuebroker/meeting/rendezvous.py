@@ -17,7 +17,7 @@ from queuebroker.channel.connection import Connection
 from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.closable import Uncopyable
 from queuebroker.observer import Reason, Watch
-from queuebroker.waiting.parking import Parker, taken_lock
+from queuebroker.waiting.parking import Parker, own_parker
 
 if TYPE_CHECKING:
     import _thread
@@ -225,7 +225,7 @@ class RdV(Uncopyable):
         kind: Kind,
         port: int,
         terms: Terms,
-        make: Callable[[], Parker] = taken_lock,
+        make: Callable[[], Parker] = own_parker,
     ) -> None:
         self.state: RdVState = state
         self.accepts: Final = state is _ACCEPT
