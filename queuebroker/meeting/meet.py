@@ -94,6 +94,8 @@ def _sleep(rdv: RdV, deadline: float | None) -> None:
         if not _sync.park(parker, rdv.ended, deadline):
             expire(rdv)
         # else matched, withdrawn, or woken for no reason (QB-CONC-6)
+    # It may belong to a descriptor, and a traceback may keep this call.
+    rdv.parker = None
 
 
 def begin(rdv: RdV) -> None:

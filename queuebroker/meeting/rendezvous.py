@@ -260,12 +260,14 @@ class RdV(Uncopyable):
 
     def asleep(self) -> bool:
         """Return True if its caller sleeps, or is about to, and was not woken."""
-        return self.parker is not None and self.parker.locked()
+        parker = self.parker  # its caller drops it after the sleep
+        return parker is not None and parker.locked()
 
     def wake(self) -> None:
         """Wake the caller, if it sleeps and was not woken yet."""
-        if self.parker is not None and self.parker.locked():
-            self.parker.release()
+        parker = self.parker
+        if parker is not None and parker.locked():
+            parker.release()
 
     def step(self, event: RdVEvent) -> None:
         """Move to the next state.
