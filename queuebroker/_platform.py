@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-__all__ = ["SYSTEM", "after_fork_in_child", "msvcrt", "open_pair"]
+__all__ = ["SYSTEM", "after_fork_in_child", "msvcrt", "open_pair", "poll_of"]
 
 _VARIABLE: Final = "QUEUEBROKER_PORTABLE"
 # By module: the names that only Linux has, as far as the two packages could use them.
@@ -181,3 +181,15 @@ def _stand_in_for_locks() -> None:
 
 
 SYSTEM: Final = _system()
+
+
+def poll_of(descriptor: int) -> Callable[[float | None], object]:
+    """Return a call that waits, in ms, until a descriptor is readable; true if it is.
+
+    For `_sync`, which stands below `_net`.
+    """
+    import select  # noqa: PLC0415 # few interpreters need it
+
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return poller.poll
