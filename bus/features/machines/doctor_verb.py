@@ -291,8 +291,6 @@ def _in_use(target: Target, what: str) -> Finding:
     except (BusError, ValueError, OSError):
         pass  # `_bus_here` reports the error
     do = "set `listen` to another port, or end that process"
-    if not _net.HAS_UNIX:
-        return Finding(what, WARN, "a process listens there", f"if not the bus, {do}")
     return Finding(what, FAIL, "another process listens there", do)
 
 
