@@ -211,9 +211,8 @@ class UnobservedMessageQueue(LockedMessageQueue):
             stored = buffer._stored
             run = messages[begin : begin + max(0, buffer.free_slots())]
             size = len(run)
-            if stored != buffer._stored:
-                continue  # a signal handler has stored something since
-            if not run or buffer.ended:
+            # A signal handler may have stored something since.
+            if not run or stored != buffer._stored or buffer.ended:
                 break
             buffer._stored = stored + size
             buffer._messages.extend(run)

@@ -13,6 +13,7 @@ import pytest
 from queuebroker.meeting import meet
 from tests.spec.test_bulk import *
 from tests.spec.test_disc import *
+from tests.spec.test_err import *
 from tests.spec.test_fifo import *  # type: ignore[assignment]  # the name of a constant
 from tests.spec.test_recv import *
 from tests.spec.test_send import *
