@@ -6,6 +6,7 @@ import array
 import contextlib
 import errno
 import os
+import random
 import socket
 import ssl
 import struct
@@ -72,6 +73,9 @@ _SOL_LOCAL: Final = 0
 _LOCAL_PEERCRED: Final = 1
 _LOCAL_PEERPID: Final = 2
 _XUCRED: Final = struct.Struct("@IIh2x16I")
+# Ports that no system gives to a socket that names none, nor to a common service.
+_NEVER_GIVEN: Final = range(20_000, 32_768)
+_RANDOM: Final = random.SystemRandom()  # a test may have seeded the other one
 # Raised by a non-blocking socket that would have to wait.
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -142,15 +146,22 @@ def _listen(
     return made
 
 
-def unused_port(host: str, *, datagrams: bool = False) -> int:
+def unused_port(host: str = "127.0.0.1", *, datagrams: bool = False) -> int:
     """Return a port of this machine to which no socket is bound now.
 
+    It lies below the ports that a system gives to a socket that names none (from
+    32,768 upwards on Linux), so that no such socket takes it before it is used.
+
     datagrams: True for a UDP port, False for a TCP port.
+    Raise OSError if none of a thousand random ones can be bound.
     """
     kind = socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM
-    with socket.socket(socket.AF_INET, kind) as made:
-        made.bind((host, 0))
-        return port_of(made)
+    for _ in range(1000):
+        with socket.socket(socket.AF_INET, kind) as made, contextlib.suppress(OSError):
+            made.bind((host, _RANDOM.choice(_NEVER_GIVEN)))
+            return port_of(made)
+    ports = f"{_NEVER_GIVEN[0]} to {_NEVER_GIVEN[-1]}"
+    raise OSError(errno.EADDRINUSE, f"no port of {host!r} from {ports} can be bound")
 
 
 def port_of(listening: Socket) -> int:

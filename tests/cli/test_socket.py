@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.pattern import BusSocket, PairSocket, SocketConfig
+from queuebroker._net import unused_port
 from specs.clauses import clause
 from tests.cli.verbs import CODE
-from tests.kit.discovery import free_udp_port
 from tests.kit.systems import needs_terminal
 from tests.pattern.nodes import fresh_url
 from tests.processes import import_path, start
@@ -229,7 +229,7 @@ def test_a_pynng_program_takes_part(url: str) -> None:
 
 @pytest.mark.deep
 def test_the_programs_of_a_multicast_group_talk() -> None:
-    port = free_udp_port()
+    port = unused_port(datagrams=True)
     group = ("join", f"udp-mcast://239.255.7.3:{port}", "--source", "127.0.0.1")
     with program(*group, "--count", "1") as here, program(*group) as there:
         # A datagram sent before the other joins reaches nobody.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bus import Network, Role, open_bus
 from bus.features.machines.authority import Authority
+from queuebroker._net import unused_port
 from tests.kit.systems import require_unix_sockets
 from tests.process.real import MACHINE, Far
 
@@ -29,7 +29,7 @@ class Site:
         self.authority = Authority.create(folder / "authority")
         self.folder = folder
         self._processes_there = 0
-        self.ports = {HERE: self.free_port(), THERE: self.free_port()}
+        self.ports = {HERE: unused_port(), THERE: unused_port()}
         self._keys = {name: self.issue(name) for name in (HERE, THERE)}
 
     def issue(self, machine: str, *, authority: Authority | None = None) -> Path:
@@ -70,10 +70,3 @@ class Site:
             self._processes_there += 1
             yield far
         self._processes_there -= 1
-
-    @staticmethod
-    def free_port() -> int:
-        """Return a port that is free at present."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])

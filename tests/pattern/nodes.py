@@ -55,7 +55,7 @@ def fresh_url(transport: str, folder: Path) -> str:
         require_unix_sockets()
     if transport == "local":
         if not _net.HAS_UNIX:
-            return f"tcp://127.0.0.1:{_net.unused_port('127.0.0.1')}"
+            return f"tcp://127.0.0.1:{_net.unused_port()}"
         transport = "ipc"
     name = f"n{next(_names)}"
     return {

@@ -212,7 +212,7 @@ def test_processes_are_machines_of_their_own_on_windows(tmp_path: Path) -> None:
         from bus import Network, open_bus
         from queuebroker import _net
         _, code, folder = sys.argv
-        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        place = f"127.0.0.1:{_net.unused_port()}"
         with open_bus(machine="a", network=Network(listen=place)) as bus:
             bus.register("double", on_command=lambda message: 2 * message.payload)
             other = {**os.environ, "BUS_RUN_DIR": folder}
@@ -233,7 +233,7 @@ def test_the_doctor_takes_a_running_bus_for_no_fault_on_windows(tmp_path: Path) 
         from pathlib import Path
         from bus import Network, open_bus
         from queuebroker import _net
-        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        place = f"127.0.0.1:{_net.unused_port()}"
         file = sys.argv[1]
         Path(file).write_text(f'listen = "{place}"')
         doctor = sys.executable, "-m", "bus", "doctor", "--json", "--network", file
@@ -265,7 +265,7 @@ def test_a_recording_is_replayed_by_a_machine_of_its_own_on_windows(
             with open_bus(journal=journal) as bus:
                 bus.register("log").subscribe("clock", print)
                 bus.register("clock").notify("tick")
-        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        place = f"127.0.0.1:{_net.unused_port()}"
         settings = f'listen = "127.0.0.1:0"\\npeers = ["{place}"]\\n'
         (folder / "network").write_text(settings)
         came = Event()
