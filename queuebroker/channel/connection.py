@@ -103,7 +103,7 @@ class Connection(Generic[B]):
         # As the observer is given it. Both ends of a socket have the same number.
         self.number: int = _sync.draw(_numbers)
         # The registry that holds this connection while a side is open, if any.
-        self.registry: dict[int, Connection[Any]] | None = None
+        self.registry: dict[Connection[Any], None] | None = None
         # Sides still to be closed: a finalizer found the lock taken, perhaps by its own
         # thread, or a signal handler had interrupted its own thread under it.
         self.deferred: list[Deferred] = []
@@ -190,7 +190,7 @@ class Connection(Generic[B]):
     def forget(self) -> None:
         """Leave the registry: no side is left to disconnect."""
         if self.registry is not None:
-            self.registry.pop(id(self), None)
+            self.registry.pop(self, None)
 
     def note_close_seen_locked(self, side: Side) -> None:
         """Note the first time that a side learns that its peer has disconnected."""

@@ -65,8 +65,8 @@ class BrokerManager(Closable):
         self.deferred: list[Callable[[], object]] = []
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
-        # By number; a connection leaves when both of its sides are closed.
-        self._connections: dict[int, Connection[Any]] = {}
+        # In order of their meetings; each leaves when both of its sides are closed.
+        self._connections: dict[Connection[Any], None] = {}
         self._closed = False
         self._hangs_up = False  # True if `close` also disconnects the connections
         self._born = _forks
@@ -111,7 +111,7 @@ class BrokerManager(Closable):
 
     def _disconnect(self) -> None:
         # One call into C makes a list of a dict's values.
-        for connection in list(self._connections.values()):
+        for connection in list(self._connections):
             connection.close_both()
 
     # For brokers.
@@ -212,7 +212,7 @@ class BrokerManager(Closable):
     def keep_locked(self, connection: Connection[Any]) -> None:
         """Keep a connection until both of its sides are closed."""
         connection.registry = self._connections
-        self._connections[id(connection)] = connection
+        self._connections[connection] = None
 
     def _note(self, operation: Operation, name: str) -> None:
         """Notify the observer, if there is one, of an event of a broker."""

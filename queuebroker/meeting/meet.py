@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker import _sync
@@ -35,6 +36,7 @@ from queuebroker.lockfree.fast_queue import FastMessageQueue
 from queuebroker.lockfree.lock_free_connection import LockFreeConnection
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVEvent, RdVState
 from queuebroker.observer import Operation, Reason
+from queuebroker.waiting.parking import own_parker
 
 if TYPE_CHECKING:
     import _thread
@@ -77,6 +79,10 @@ def meet(
             the wait.
         PortInUseError: an exclusive accept conflicts with this call.
     """
+    if LOCKED and begin is None and timeout != 0:
+        # The opposite may come while this caller spins. A parker would then cost both
+        # threads more than the rest of the meeting.
+        rdv.make = None
     # One block: an interrupt between two blocks would leave the caller listed for good.
     try:
         (begin or _begin)(rdv)
@@ -89,13 +95,20 @@ def meet(
 
 def _sleep(rdv: RdV, deadline: float | None) -> None:
     """Sleep until a call no longer waits, or its time is up."""
+    if rdv.make is None and rdv.waiting and not _sync.spin(rdv.ended):
+        rdv.caller.manager.critical(partial(_make_parker_locked, rdv))
     while rdv.waiting:
-        parker = cast("_thread.LockType", rdv.parker)  # created by `RdVMap.add`
+        parker = cast("_thread.LockType", rdv.parker)  # by `RdVMap.add`, or just now
         if not _sync.park(parker, rdv.ended, deadline):
             expire(rdv)
         # else matched, withdrawn, or woken for no reason (QB-CONC-6)
     # It may belong to a descriptor, and a traceback may keep this call.
     rdv.parker = None
+
+
+def _make_parker_locked(rdv: RdV) -> None:
+    if rdv.waiting:
+        rdv.parker = own_parker()
 
 
 def begin(rdv: RdV) -> None:

@@ -192,7 +192,8 @@ class RdV(Uncopyable):
       caller, of a connect unknown until it has begun.
     reason: the reason of its withdrawal.
     end: the end made by a match. The caller takes it; until then the caller sleeps on
-      ``parker``, which ``make`` creates if the call has to wait.
+      ``parker``, which ``make`` creates if the call has to wait. If ``make`` is None,
+      the caller creates it itself before it sleeps.
     join: makes the acceptor's end if this call is a connect from another process;
       called with the accept under the manager's lock.
     """
@@ -242,7 +243,7 @@ class RdV(Uncopyable):
         self.begun: bool = False
         self.reason: Reason = _NO_REASON
         self.end: MessageQueue | Channel | None = None
-        self.make: Callable[[], Parker] = make
+        self.make: Callable[[], Parker] | None = make
         self.parker: Parker | None = None
         self.join: Join | None = None
 
@@ -328,8 +329,9 @@ class RdVMap(Uncopyable):
         return first.accepts and (rdv.terms.exclusive or first.terms.exclusive)
 
     def add(self, rdv: RdV) -> None:
-        """Create the parker of a call and add the call."""
-        rdv.parker = rdv.make()
+        """Create the parker of a call, if it wants one already, and add the call."""
+        if rdv.make is not None:
+            rdv.parker = rdv.make()
         self._waiting.setdefault(rdv.place, []).append(rdv)
 
     def remove(self, rdv: RdV) -> None:

@@ -81,14 +81,20 @@ class RealDriver:
 
     def settle(self) -> None:
         """Wait until nothing has moved for `QUIET_S`."""
-        self.beat = began = quiet_since = time.perf_counter()
+        self.beat = began = time.perf_counter()
         before = self._picture()
+        quiet_since = time.perf_counter()
         while True:
             time.sleep(SAMPLE_S)
             now, after = time.perf_counter(), self._picture()
             if after != before or None in after:
-                before, quiet_since = after, now
-            if now - quiet_since >= QUIET_S or now - began >= SETTLE_S_MAX:
+                # The time after the picture. On a busy machine a picture may take
+                # longer than `QUIET_S`, since it stops all threads, and the next one
+                # follows after `SAMPLE_S`.
+                before, quiet_since = after, time.perf_counter()
+            elif now - quiet_since >= QUIET_S:
+                break
+            if now - began >= SETTLE_S_MAX:
                 break
         self.beat = time.perf_counter()
 

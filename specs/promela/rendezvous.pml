@@ -23,7 +23,8 @@
  *   Closer               broker.Broker.close_locked
  *
  * Left out: exclusive accepts; other ports and kinds, which have lists of their own;
- * exceptions in the middle of a critical section, and so RdVMap.mend.
+ * exceptions in the middle of a critical section, and so RdVMap.mend; callers that spin
+ * first and make their parkers afterwards, under the lock.
  *
  * Fairness: the liveness properties assume only that some process goes on as long as
  * one can. Every run of these processes ends, so no process can starve; a deadline

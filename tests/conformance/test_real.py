@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 
+from queuebroker.waiting.parking import taken_lock
 from specs.conformance import real
 from specs.conformance.call import Call
 from specs.conformance.level import Level
 from specs.conformance.real import RealDriver
 from specs.conformance.scenario import Scenario, Style
 from specs.conformance.stage import Driver, Stage
+from tests.support import LIMIT_S, until
 
 LEVEL = Level("test", 0, 0, limit=1, rounds=3, seconds=60.0, volume=1)
+
+
+class Gate(threading.Event):
+    """An event that records that a thread is about to wait for it, or waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait as the base class does."""
+        self.reached.set()
+        return super().wait(timeout)
 
 
 class World:
     """A world with a gate that blocks callers until it is opened."""
 
     def __init__(self) -> None:
-        self.gate = threading.Event()
+        self.gate = Gate()
 
     def wait_at_the_gate(self) -> None:
         """Wait until the gate is opened."""
@@ -35,18 +51,71 @@ def start(driver: Driver, function: object, *args: object) -> Call:
     return call
 
 
-def test_settle_waits_for_a_thread_that_makes_progress(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A thread that makes progress does not count as waiting, however slow it is."""
-    monkeypatch.setattr(real, "SETTLE_S_MAX", 60.0)
-    driver = RealDriver()
-    pause = threading.Event()
+class Walk:
+    """A clock in place of `time`, and a thread that takes a step every second sleep.
 
-    call = start(driver, lambda: [pause.wait(0.01) for _ in range(10)])
+    A sleep takes no real time and ends after the step, so that a busy machine changes
+    nothing.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.now = 0.0
+        self.left = steps
+        self._sleeps = itertools.count()
+        self._door, self._arrived = taken_lock(), taken_lock()
+
+    def start(self, driver: Driver) -> Call:
+        """Start the thread, and wait until it stands before its first step."""
+        call = start(driver, self._walk, self.left)
+        self._arrived.acquire()
+        return call
+
+    def _walk(self, steps: int) -> None:
+        # A frame for each step: on some systems only the frames show that it moves.
+        self._arrived.release()
+        if steps:
+            self._door.acquire()
+            self._walk(steps - 1)
+
+    def perf_counter(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        if self.left and next(self._sleeps) % 2:
+            self.left -= 1
+            self._door.release()
+            self._arrived.acquire()
+
+
+@pytest.mark.parametrize(
+    "picture_s", [0.0, 2 * real.QUIET_S], ids=["idle machine", "busy machine"]
+)
+def test_settle_waits_for_a_thread_that_makes_progress(
+    monkeypatch: pytest.MonkeyPatch, picture_s: float
+) -> None:
+    """A thread that makes progress does not count as waiting, however slow it is.
+
+    On a busy machine, even a picture of the threads takes longer than `QUIET_S`.
+    """
+    monkeypatch.setattr(real, "SETTLE_S_MAX", 3600.0)
+    walk = Walk(steps=50)
+    monkeypatch.setattr(real, "time", walk)
+
+    class Looking(RealDriver):
+        def _picture(self) -> list[tuple[int, int, bytes] | None]:
+            picture = super()._picture()
+            walk.now += picture_s
+            return picture
+
+    driver = Looking()
+    call = walk.start(driver)
     driver.settle()
 
-    assert call.done
+    assert walk.left == 0
+    driver.join(call)
 
 
 def test_settle_does_not_wait_for_a_blocked_thread() -> None:
@@ -84,6 +153,7 @@ def test_join_tells_where_a_call_hangs() -> None:
     """The message names the call and shows its stack."""
     driver, world = RealDriver(hang_s=0.1), World()
     call = start(driver, world.wait_at_the_gate)
+    world.gate.reached.wait(LIMIT_S)
 
     with pytest.raises(AssertionError) as caught:
         driver.join(call)
@@ -110,6 +180,7 @@ def test_a_program_that_hangs_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(AssertionError, match=r"hangs: the program test\.hangs"):
         real.perform(scenario, lambda driver: Stage(World, driver), LEVEL)
 
+    until(lambda: bool(worlds), "the program has begun")
     worlds[0].gate.set()
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Round"]
 
 _PORTS = 3
+# On a busy machine, threads that poll leave the others little time.
+_HANG_S = 600.0
 # Short, so that a wait often ends while its wake-up is on the way.
 _TIMEOUTS_S = (None, 0.0, 1e-5, 1e-3)
 
@@ -70,11 +72,11 @@ class Round:
                 for receive in self._receivers(far)
             ]
             for each in sending:
-                each.result()
+                each.result(_HANG_S)
             for end in near:
                 end.disconnect()
             for each in receiving:
-                each.result()
+                each.result(_HANG_S)
         self._check(sent)
         return sent
 

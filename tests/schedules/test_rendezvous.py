@@ -15,6 +15,7 @@ from queuebroker import (
     PortInUseError,
     QueueBroker,
 )
+from queuebroker.meeting import meet
 from specs.clauses import clause
 from tests.meetings import nobody_waits
 from tests.schedules.callers import (
@@ -138,4 +139,13 @@ def an_exclusive_accept_and_another_refuse_one_another(run: Run) -> None:
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
     """The clauses hold in every schedule with one preemption, and in random ones."""
+    check(scenario)
+
+
+@pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
+def test_a_caller_that_spins(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where callers spin, and make their parkers afterwards."""
+    monkeypatch.setattr(meet, "LOCKED", True)
     check(scenario)

@@ -14,6 +14,7 @@ from queuebroker import (
     RendezvousTimeoutError,
     UnknownBrokerError,
 )
+from queuebroker.meeting import meet
 from specs.clauses import clause
 from tests.meetings import nobody_waits
 from tests.schedules.callers import (
@@ -213,4 +214,13 @@ def an_interrupted_accept_does_not_take_anothers_turn(run: Run) -> None:
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
     """The clauses hold in every schedule with one preemption, and in random ones."""
+    check(scenario)
+
+
+@pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
+def test_a_caller_that_spins(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where callers spin, and make their parkers afterwards."""
+    monkeypatch.setattr(meet, "LOCKED", True)
     check(scenario)
