@@ -20,7 +20,7 @@ from queuebroker._platform import SYSTEM
 from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ENDED",
@@ -31,6 +31,7 @@ __all__ = [
     "WRITE",
     "Poller",
     "WaitSet",
+    "poll_in_slices",
     "processors",
     "wait_to_read",
     "wait_to_read_any",
@@ -267,6 +268,27 @@ if TYPE_CHECKING:
 else:
     WaitSet = getattr(select, "poll", _SelectSet)
     Poller = getattr(select, "epoll", _PortablePoller)
+
+
+def poll_in_slices(
+    poll: Callable[..., list[tuple[int, int]]],
+    per_s: int,
+    timeout: float | None,
+    *arguments: int,
+) -> list[tuple[int, int]]:
+    """Call a `poll` until it returns an event or the time is up.
+
+    For CPython without the interpreter lock, where the thread that made an object frees
+    it, once that thread runs Python code: see `queuebroker._sync.park`.
+
+    per_s: how many units of its timeout make a second. timeout: None for no limit.
+    """
+    end = inf if timeout is None else _sync.monotonic() + timeout / per_s
+    while True:
+        rest_s = end - _sync.monotonic()
+        ready = poll(max(0.0, min(rest_s, _sync.SLICE_S)) * per_s, *arguments)
+        if ready or rest_s <= _sync.SLICE_S:
+            return ready
 
 
 def wait_to_read(descriptor: int, timeout_s: float) -> None:

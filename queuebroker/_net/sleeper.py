@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker._net.polling import INT_MAX, READ, WaitSet, processors
+from queuebroker._net.polling import (
+    INT_MAX,
+    READ,
+    WaitSet,
+    poll_in_slices,
+    processors,
+)
 from queuebroker._net.sockets import AT_ONCE
 from queuebroker._net.tls import TlsSocket
 from queuebroker.waiting.event import Event
@@ -99,6 +106,7 @@ class Sleeper(AdaptiveSpin):
         "_at",
         "_event",
         "_may_spin",
+        "_poll",
         "_poller",
         "released",
     )
@@ -112,6 +120,9 @@ class Sleeper(AdaptiveSpin):
         self._may_spin: Final = processors() > 1
         self._poller: Final = WaitSet()
         self._poller.register(self._event.fd, READ)
+        self._poll: Callable[[float | None], object] = self._poller.poll
+        if not _sync.has_interpreter_lock():
+            self._poll = partial(poll_in_slices, self._poller.poll, 1000)
 
     def renew(self) -> Sleeper:
         """Mark this as not released; return it."""
@@ -192,7 +203,7 @@ class Sleeper(AdaptiveSpin):
             if deadline is not None:
                 rest_s = max(0.0, deadline - _sync.monotonic())
                 rest_ms = min(rest_s * 1000, INT_MAX)
-            if not self._poller.poll(rest_ms):
+            if not self._poll(rest_ms):
                 return
         if self._may_spin:
             self.record_sleep(_sync.monotonic() - began)
