@@ -219,10 +219,8 @@ class Sleeper(AdaptiveSpin):
             try:
                 at.recv(1, socket.MSG_PEEK)
             except OSError as error:
-                # An error with a second frame comes from a signal handler, not `recv`.
-                trace = error.__traceback__
-                if trace is not None and trace.tb_next is not None:
-                    raise  # from a signal handler
+                if _comes_from_handler(error):
+                    raise
                 if not isinstance(error, BlockingIOError):  # else nothing came so far
                     raise SocketFailure(error) from None
             else:
@@ -232,3 +230,13 @@ class Sleeper(AdaptiveSpin):
     def close(self) -> None:
         """Close the event."""
         self._event.close()
+
+
+def _comes_from_handler(error: OSError) -> bool:
+    """Return True if a signal handler has raised an error, not a call of the caller.
+
+    A function of its own: a traceback in a variable of the caller would be a cycle,
+    which holds all frames below it, and so an end that the user forgets.
+    """
+    trace = error.__traceback__
+    return trace is not None and trace.tb_next is not None

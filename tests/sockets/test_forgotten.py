@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import BrokerManager, DisconnectedQueueError, current_broker
+from queuebroker import (
+    BrokerManager,
+    DisconnectedQueueError,
+    ReceiveTimeoutError,
+    current_broker,
+)
 from queuebroker.aio import wrap
 from queuebroker.sockets import Driver, SocketQueueBroker
 from specs.clauses import clause
@@ -27,6 +33,15 @@ def manager() -> Iterator[BrokerManager]:
     """Yield a name space of its own."""
     with BrokerManager() as made:
         yield made
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Collect no cycles during the test."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def descriptors() -> set[str]:
@@ -169,6 +184,26 @@ def test_a_forgotten_end_hangs_up(which: str) -> None:
         with pytest.warns(ResourceWarning, match="unclosed"):
             forget()
         peer.disconnect()
+
+
+@clause("QB-PY-7")
+def test_an_end_that_has_waited_hangs_up_once_it_is_forgotten(
+    without_collector: None,
+) -> None:
+    """No cycle holds it until the next garbage collection."""
+    with brokers() as (host, guest):
+        local, *kept = meet(host, guest)
+        with suppress(ReceiveTimeoutError):  # `raises` would keep the traceback
+            kept[0].receive(timeout=0.05)
+
+        def forget() -> None:
+            kept.clear()
+            with pytest.raises(DisconnectedQueueError):
+                local.receive(timeout=LIMIT_S)
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            forget()
+        local.disconnect()
 
 
 @clause("QB-PY-7")
