@@ -17,6 +17,7 @@ from queuebroker import (
 )
 from queuebroker.aio import wrap
 from queuebroker.sockets import Driver, SocketQueueBroker
+from queuebroker.sockets.read_owner import ReadOwner
 from specs.clauses import clause
 from tests.kit.collector import collecting
 from tests.kit.systems import needs_unix_sockets
@@ -203,6 +204,33 @@ def test_an_end_that_has_waited_hangs_up_once_it_is_forgotten(
 
         with pytest.warns(ResourceWarning, match="unclosed"):
             forget()
+        local.disconnect()
+
+
+@clause("QB-PY-7", "QB-CONC-9")
+def test_an_end_that_is_forgotten_as_the_driver_reads_again_hangs_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The finalizer finds the lock taken, and leaves the close to its holder."""
+    with brokers() as (host, guest):
+        local, *kept = meet(host, guest)
+        mine = kept[0]._socket_connection.link.read_owner
+        rearm_locked = ReadOwner.rearm_locked
+
+        def forget(read_owner: ReadOwner) -> None:
+            rearm_locked(read_owner)
+            if read_owner is mine:
+                kept.clear()
+
+        def wait() -> None:
+            monkeypatch.setattr(ReadOwner, "rearm_locked", forget)
+            with suppress(ReceiveTimeoutError):
+                kept[0].receive(timeout=0.01)  # in the place of the driver
+            with pytest.raises(DisconnectedQueueError):
+                local.receive(timeout=LIMIT_S)
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            wait()
         local.disconnect()
 
 
