@@ -53,6 +53,9 @@ INT_MAX: Final = 2**31 - 1
 POLL_S_MAX: Final = float(INT_MAX // 1000)
 
 
+# Errors of `select` for a descriptor that is closed.
+_NO_SOCKET: Final = (errno.EBADF, errno.ENOTSOCK)
+
 # The most sockets that `select` accepts on Windows, and the pause between two polls of
 # more sockets.
 _SELECT_MAX: Final = 512 if SYSTEM == "windows" else INT_MAX
@@ -82,10 +85,12 @@ class _SelectSet:
         rest_s = inf if timeout_ms is None else timeout_ms / 1000
         try:
             ready = _select_in_slices(read, written, rest_s)
-        except (OSError, ValueError):  # one is closed, or has no number any more
+        except (OSError, ValueError) as error:  # one is closed, or has no number
             closed = [each for each in self._masks if _is_closed(each)]
-            if not closed:
+            if not closed and getattr(error, "errno", 0) not in _NO_SOCKET:
                 raise
+            # Empty if another thread has a new socket with the number by now: then the
+            # caller waits again.
             return [(each, _CLOSED) for each in closed]
         found: dict[int, int] = {}
         for mask, descriptors in zip((READ, WRITE, ENDED), ready, strict=True):
