@@ -291,7 +291,7 @@ def only_once(item: T) -> tuple[Iterator[T], Callable[[], int]]:
 class _Descriptor:
     """The descriptor on which a thread sleeps; closed when it is collected."""
 
-    __slots__ = ("_opened", "clear", "poll", "set")
+    __slots__ = ("_clear", "_opened", "_polls", "set")
 
     def __init__(self) -> None:
         # One call in C opens and stores it: an interrupt between two would leave it
@@ -301,8 +301,21 @@ class _Descriptor:
         self._opened.extend(map(os.eventfd, (0,), (flags,)))
         [descriptor] = self._opened
         self.set = partial(os.eventfd_write, descriptor, 1)
-        self.clear = partial(os.eventfd_read, descriptor)
-        self.poll = _platform.poll_of(descriptor)
+        self._clear = partial(os.eventfd_read, descriptor)
+        # One for the thread, and one for each signal handler that has waited in it: a
+        # call that a handler interrupts refuses another call.
+        self._polls: Final[list[Callable[[float | None], object]]] = []
+
+    def wait(self, timeout_ms: float | None) -> None:
+        """Wait until it is set, for a time at most, and clear it."""
+        polls = self._polls
+        poll = polls.pop() if polls else _platform.poll_of(self._opened[0])
+        try:
+            if poll(timeout_ms):
+                with contextlib.suppress(BlockingIOError):
+                    self._clear()
+        finally:
+            polls.append(poll)
 
     def __del__(self) -> None:
         while self._opened:
@@ -339,9 +352,7 @@ class SleepLock:
                 return False
             # The descriptor is set by every lock of this thread: also by a lock on
             # which the thread no longer sleeps.
-            if self._descriptor.poll(None if timeout == -1 else rest_s * 1e3):
-                with contextlib.suppress(BlockingIOError):
-                    self._descriptor.clear()
+            self._descriptor.wait(None if timeout == -1 else rest_s * 1e3)
             rest_s = deadline - monotonic()
         self._taken.append(())
         return True

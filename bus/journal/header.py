@@ -105,8 +105,8 @@ class SegmentHeader:
     segment: its place in the journal, from 0.
     first_n: record number of slot 0; slot i holds record ``first_n + i``.
     slots: how many records it has room for.
-    boot_id: of the machine, 16 bytes, zero if unknown, as in an imported journal.
-      Monotonic clocks are comparable between journals of one boot.
+    boot_id: of the machine, 16 bytes; random in an imported journal. Monotonic clocks
+      are comparable between journals of one boot.
     mono, wall: one instant on both clocks, in nanoseconds.
     seal: None while it is open.
     lost, payloads_lost: records and payloads that the journal had lost when this was

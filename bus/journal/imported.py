@@ -78,7 +78,8 @@ class ImportedJournal(Closable):
             segment=0,
             first_n=0,
             slots=_SLOTS,
-            boot_id=bytes(16),
+            # Its clock is that of no boot, and of no other imported journal.
+            boot_id=os.urandom(16),
             mono=0,
             wall=begin_ns,
         )

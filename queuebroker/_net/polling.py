@@ -21,7 +21,7 @@ from queuebroker.waiting.event import Event
 from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ENDED",
@@ -32,6 +32,7 @@ __all__ = [
     "WRITE",
     "Poller",
     "WaitSet",
+    "poll_in_slices",
     "processors",
     "wait_to_read",
     "wait_to_read_any",
@@ -52,6 +53,9 @@ INT_MAX: Final = 2**31 - 1
 # The longest timeout that `Poller.poll` accepts, in seconds.
 POLL_S_MAX: Final = float(INT_MAX // 1000)
 
+
+# Errors of `select` for a descriptor that is closed.
+_NO_SOCKET: Final = (errno.EBADF, errno.ENOTSOCK)
 
 # The most sockets that `select` accepts on Windows, and the pause between two polls of
 # more sockets.
@@ -85,10 +89,12 @@ class _SelectSet:
         rest_s = inf if timeout_ms is None else timeout_ms / 1000
         try:
             ready = _select_in_slices(read, written, rest_s)
-        except (OSError, ValueError):  # one is closed, or has no number any more
+        except (OSError, ValueError) as error:  # one is closed, or has no number
             closed = [each for each in self._masks if _is_closed(each)]
-            if not closed:
+            if not closed and getattr(error, "errno", 0) not in _NO_SOCKET:
                 raise
+            # Empty if another thread has a new socket with the number by now: then the
+            # caller waits again.
             return [(each, _CLOSED) for each in closed]
         found: dict[int, int] = {}
         for mask, descriptors in zip((READ, WRITE, ENDED), ready, strict=True):
@@ -294,6 +300,27 @@ if TYPE_CHECKING:
 else:
     WaitSet = getattr(select, "poll", _SelectSet)
     Poller = getattr(select, "epoll", _PortablePoller)
+
+
+def poll_in_slices(
+    poll: Callable[..., list[tuple[int, int]]],
+    per_s: int,
+    timeout: float | None,
+    *arguments: int,
+) -> list[tuple[int, int]]:
+    """Call a `poll` until it returns an event or the time is up.
+
+    For CPython without the interpreter lock, where the thread that made an object frees
+    it, once that thread runs Python code: see `queuebroker._sync.park`.
+
+    per_s: how many units of its timeout make a second. timeout: None for no limit.
+    """
+    end = inf if timeout is None else _sync.monotonic() + timeout / per_s
+    while True:
+        rest_s = end - _sync.monotonic()
+        ready = poll(max(0.0, min(rest_s, _sync.SLICE_S)) * per_s, *arguments)
+        if ready or rest_s <= _sync.SLICE_S:
+            return ready
 
 
 def wait_to_read(descriptor: int, timeout_s: float) -> None:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker._net.polling import INT_MAX, READ, WaitSet, processors
+from queuebroker._net.polling import (
+    INT_MAX,
+    READ,
+    WaitSet,
+    poll_in_slices,
+    processors,
+)
 from queuebroker._net.sockets import AT_ONCE
 from queuebroker._net.tls import TlsSocket
 from queuebroker.waiting.event import Event
@@ -99,6 +106,7 @@ class Sleeper(AdaptiveSpin):
         "_at",
         "_event",
         "_may_spin",
+        "_poll",
         "_poller",
         "released",
     )
@@ -112,6 +120,9 @@ class Sleeper(AdaptiveSpin):
         self._may_spin: Final = processors() > 1
         self._poller: Final = WaitSet()
         self._poller.register(self._event.fd, READ)
+        self._poll: Callable[[float | None], object] = self._poller.poll
+        if not _sync.has_interpreter_lock():
+            self._poll = partial(poll_in_slices, self._poller.poll, 1000)
 
     def renew(self) -> Sleeper:
         """Mark this as not released; return it."""
@@ -192,7 +203,7 @@ class Sleeper(AdaptiveSpin):
             if deadline is not None:
                 rest_s = max(0.0, deadline - _sync.monotonic())
                 rest_ms = min(rest_s * 1000, INT_MAX)
-            if not self._poller.poll(rest_ms):
+            if not self._poll(rest_ms):
                 return
         if self._may_spin:
             self.record_sleep(_sync.monotonic() - began)
@@ -208,10 +219,8 @@ class Sleeper(AdaptiveSpin):
             try:
                 at.recv(1, socket.MSG_PEEK)
             except OSError as error:
-                # An error with a second frame comes from a signal handler, not `recv`.
-                trace = error.__traceback__
-                if trace is not None and trace.tb_next is not None:
-                    raise  # from a signal handler
+                if _comes_from_handler(error):
+                    raise
                 if not isinstance(error, BlockingIOError):  # else nothing came so far
                     raise SocketFailure(error) from None
             else:
@@ -221,3 +230,13 @@ class Sleeper(AdaptiveSpin):
     def close(self) -> None:
         """Close the event."""
         self._event.close()
+
+
+def _comes_from_handler(error: OSError) -> bool:
+    """Return True if a signal handler has raised an error, not a call of the caller.
+
+    A function of its own: a traceback in a variable of the caller would be a cycle,
+    which holds all frames below it, and so an end that the user forgets.
+    """
+    trace = error.__traceback__
+    return trace is not None and trace.tb_next is not None

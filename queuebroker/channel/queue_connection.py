@@ -159,6 +159,7 @@ class UnobservedConnection(QueueConnection):
 
     A connection that is only opened and closed never has any. Until then no end has
     sent or waited, so that a disconnect has nothing to discard and no waiter to wake.
+    A subclass may have buffers of its own.
 
     A thread that makes them needs no lock, and may do so while another one closes a
     side. The flag goes up first, then the closing thread marks the buffers that it
@@ -185,14 +186,14 @@ class UnobservedConnection(QueueConnection):
     def flows(self) -> _Flows:  # type: ignore[override]  # read-only here
         """The buffers with their counters."""
         if not self._made:
-            one: CircularBufferQueue[Message]
-            other: CircularBufferQueue[Message]
-            one = CircularBufferQueue(self._capacity, lock=self.lock)
-            other = CircularBufferQueue(self._capacity, lock=self.lock)
+            one, other = self._new_buffer(), self._new_buffer()
             # One call in C: of several threads that come here, the first one's buffers
             # are used.
             self._made.append((Flow(one), Flow(other)))
         return self._made[0]
+
+    def _new_buffer(self) -> Messages:
+        return CircularBufferQueue(self._capacity, lock=self.lock)
 
     def begin_locked(self) -> _Flows:
         """Return the flows to an end that stores and takes without a look at the table.

@@ -7,79 +7,45 @@ the lock. These shut the buffers, or follow an operation that ran without the lo
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, cast
 
 from queuebroker import _sync
-from queuebroker.channel.flow import Flow
-from queuebroker.channel.queue_connection import QueueConnection
+from queuebroker.channel.queue_connection import UnobservedConnection
 from queuebroker.channel.status import Status, Verdict
 from queuebroker.lockfree.lock_free_buffer import LockFreeBuffer
 from queuebroker.lockfree.sleepers import LOOK
 from queuebroker.waiting.parking import PENDING, Pending, WaitList, WaitLists, wait_for
 
 if TYPE_CHECKING:
-    import _thread
     from collections import deque
     from collections.abc import Callable
 
-    from queuebroker.channel.queue_connection import Messages
     from queuebroker.channel.side import Side
     from queuebroker.observer import Reason
     from queuebroker.waiting.parking import Parker
 
-    _Parts = tuple[
-        tuple[LockFreeBuffer, LockFreeBuffer], tuple[Flow[Messages], Flow[Messages]]
-    ]
-
 __all__ = ["LockFreeConnection"]
 
 
-class LockFreeConnection(QueueConnection):
+class LockFreeConnection(UnobservedConnection):
     """A connection of two lock-free buffers; side ``s`` receives from ``buffers[s]``.
 
     It has no observer, because an observer is called under the lock.
 
-    Buffers and flows are created on first use; a connection that is only opened and
-    closed never has any. Until then no end has sent or waited, so that a disconnect has
-    nothing to shut, discard or wake. The first receiver to sleep in a buffer checks
-    under the lock for such a disconnect.
+    If an end is hung up before there are buffers, there is nothing to shut. The first
+    receiver to sleep in a buffer checks under the lock for such a disconnect.
     """
 
-    __slots__ = ("_capacity", "_made")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        lock: _thread.RLock,
-        capacity: int,
-        names: tuple[str, str],
-        port: int,
-        *,
-        limit: int | None,
-        strict: tuple[bool, bool],
-    ) -> None:
-        super().__init__(lock, None, names, port, limit=limit, strict=strict)
-        self._capacity: Final = capacity
-        self._made: Final[list[_Parts]] = []
+    def _new_buffer(self) -> LockFreeBuffer:
+        return LockFreeBuffer(self._capacity, lock=self.lock)
 
     @property
     def buffers(self) -> tuple[LockFreeBuffer, LockFreeBuffer]:
         """The buffer of each side's incoming messages; used without the lock."""
-        return self._parts()[0]
-
-    @property
-    def flows(self) -> tuple[Flow[Messages], Flow[Messages]]:  # type: ignore[override]
-        """The buffers with their counters; read-only here."""
-        return self._parts()[1]
-
-    def _parts(self) -> _Parts:
-        if not self._made:
-            one, other = (
-                LockFreeBuffer(self._capacity, lock=self.lock) for _ in range(2)
-            )
-            # One call in C: of several threads that come here, the first one's buffers
-            # are used.
-            self._made.append(((one, other), (Flow(one), Flow(other))))
-        return self._made[0]
+        one, other = self.flows
+        return cast("LockFreeBuffer", one.buffer), cast("LockFreeBuffer", other.buffer)
 
     # Under the lock.
 
@@ -117,10 +83,6 @@ class LockFreeConnection(QueueConnection):
                     return
             # Until here.
             self.shut_locked()
-
-    def empty_locked(self, side: Side, reason: Reason) -> None:
-        if self._made:
-            super().empty_locked(side, reason)
 
     def sleeping_locked(self, buffer: LockFreeBuffer) -> deque[Parker]:
         """Return the deque of sleeping receivers, created if missing."""

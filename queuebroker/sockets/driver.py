@@ -122,6 +122,7 @@ class Driver(Uncopyable):
         self._thread: _sync.Thread | None = None  # of a background driver
         self._thread_ident = 0
         self._poller = _net.Poller()
+        self._has_interpreter_lock = _sync.has_interpreter_lock()
         self.watch: Callable[[int, int], None] = self._poller.modify
         self._wake = Event()
         self._wakers: list[None] = []  # one item per thread that sets the event
@@ -167,7 +168,11 @@ class Driver(Uncopyable):
         if self._stopped:
             msg = "cannot poll: this driver is closed"
             raise BrokerClosedError(msg)
-        ready = self._poller.poll(self._wait_s(timeout), EVENTS_MAX)
+        wait_s = self._wait_s(timeout)
+        if self._has_interpreter_lock:
+            ready = self._poller.poll(wait_s, EVENTS_MAX)
+        else:
+            ready = _net.poll_in_slices(self._poller.poll, 1, wait_s, EVENTS_MAX)
         self._running_in = _sync.get_ident()
         try:
             self._deal(ready)
@@ -236,7 +241,10 @@ class Driver(Uncopyable):
                 _log.exception(text)
 
     def close(self) -> None:
-        """Close every socket it serves; to their peers this process has vanished."""
+        """Close every socket it serves; to their peers this process has vanished.
+
+        Only in the thread that polls: others use ``driver.call(driver.close)``.
+        """
         with self._lock:
             if self._stopped:
                 return

@@ -11,7 +11,6 @@ import logging
 from typing import TYPE_CHECKING, Final
 from typing import Protocol as Seam
 
-from queuebroker import _net
 from queuebroker.meeting.meet import begin, expire, withdraw_locked
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 from queuebroker.observer import Reason
@@ -269,8 +268,10 @@ class IncomingConnect:
             hello.limit,
         )
         descriptors = min(hello.descriptors, listener.options.descriptors_max)
-        if descriptors and _net.credentials_of(link.socket) is None:
-            descriptors = 0  # no UNIX socket, whatever the peer says
+        # Only a UNIX socket carries them, for any number that the peer has sent. The
+        # driver may have closed the socket by now, so ask no system call.
+        if self.peer is None or self.peer.uid is None:
+            descriptors = 0
         with link.lock:
             connection = SocketConnection(
                 link,

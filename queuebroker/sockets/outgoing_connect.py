@@ -110,11 +110,11 @@ class OutgoingConnect:
             if rdv.caller.closed:
                 rdv.reason = Reason.BROKER_CLOSED
                 rdv.step(RdVEvent.WITHDRAW)
-                return
-            rdv.target = RemoteBroker(str(self._address))
-            rdv.begun = True
-            rdv.target.waiting.add(rdv)
-            rdv.caller.departing[rdv] = None
+            else:
+                rdv.target = RemoteBroker(str(self._address))
+                rdv.begun = True
+                rdv.target.waiting.add(rdv)
+                rdv.caller.departing[rdv] = None
         self._manager.settle()
         self._dial()
 

@@ -80,7 +80,8 @@ class Protocol:
     4. once it is ``ended`` and all was sent, close the connection.
 
     state: the state of the connection.
-    capacity, limit, descriptors: the agreed values, once the connection is open.
+    capacity, limit, descriptors: the agreed values, once the connection is open; before
+      that, the last two are those that a caller offers.
     sent: messages sent, and so the number of the last one.
     sendable: number of the last message for which the peer has room.
     received: messages sent that the peer has received, as far as is known.
@@ -135,8 +136,8 @@ class Protocol:
     ) -> None:
         self.state: State = State.LISTENING if hello is None else State.HELLO_SENT
         self.capacity: int = 0
-        self.limit: int = 0
-        self.descriptors: int = 0
+        self.limit: int = 0 if hello is None else hello.limit
+        self.descriptors: int = 0 if hello is None else hello.descriptors
         self.sent: int = 0
         self.sendable: int = 0
         self.received: int = 0
@@ -393,7 +394,7 @@ class Protocol:
         elif isinstance(value, Hello):
             _check_offer(value)
         elif isinstance(value, Welcome):
-            _check_choice(value)
+            _check_choice(value, self.limit, self.descriptors)
             self._agree(value)
         self.state = following
         self._events.append(value)
@@ -483,9 +484,15 @@ def _check_offer(hello: Hello) -> None:
         raise ProtocolError(msg)
 
 
-def _check_choice(welcome: Welcome) -> None:
+def _check_choice(welcome: Welcome, limit: int, descriptors: int) -> None:
     if welcome.version != frames.VERSIONS[1]:
         msg = f"version {welcome.version} was chosen, {frames.VERSIONS} offered"
+        raise ProtocolError(msg)
+    if welcome.limit > limit:
+        msg = f"messages of {welcome.limit} bytes were chosen, {limit} offered"
+        raise ProtocolError(msg)
+    if welcome.descriptors > descriptors:
+        msg = f"{welcome.descriptors} descriptors were chosen, {descriptors} offered"
         raise ProtocolError(msg)
 
 

@@ -16,7 +16,7 @@ a read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _net, _sync
 
@@ -180,13 +180,23 @@ class ReadOwner:
             if not self.leased:
                 self.rearm_locked()
                 self.detach_locked()
+        link = self._link
+        if link is not None:
+            link.settle()  # a finalizer may have found the lock taken (QB-CONC-9)
 
     def fail(self, error: BaseException) -> None:
         """End the connection."""
-        # Looked up in the driver: a reference to the link would be a cycle.
-        handler = self._driver.handler_of(self._descriptor)
-        if handler is not None and not self.over:
-            handler.fail(error)
+        link = self._link
+        if link is not None:
+            link.fail(error)
+
+    @property
+    def _link(self) -> Any:
+        """The link, unless it has ended; in the thread of the driver.
+
+        Looked up there: a reference to it would be a cycle.
+        """
+        return None if self.over else self._driver.handler_of(self._descriptor)
 
     def detach_locked(self) -> None:
         """Return the sleeper to the driver; no receiver may be asleep on it."""

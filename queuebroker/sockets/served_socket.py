@@ -195,6 +195,7 @@ class ServedSocket:
             with self.lock:
                 self.read_owner.detach_locked()
                 self._close_fds_locked()
+            self.settle()
         finally:
             # Even after a failure, a finished link must not hold the driver.
             try:

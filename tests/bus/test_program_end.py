@@ -12,11 +12,14 @@ import pytest
 from bus.journal.reader import open_journals
 from bus.model.events import BusOperation
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.processes import run
 from tests.support import until
 
 if TYPE_CHECKING:
     from bus import Bus
+
+pytestmark = needs_unix_sockets
 
 _PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "when-something-dies.md"
 
@@ -125,8 +128,6 @@ def test_the_recipe_of_the_page_turns_a_signal_into_an_orderly_end(near: Bus) ->
 
 _FORKS = """
 import multiprocessing, os, sys
-
-pytestmark = needs_unix_sockets
 
 def child():
     global bus, got

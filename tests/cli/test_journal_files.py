@@ -139,6 +139,16 @@ def test_an_imported_journal_passes_all_checks(tmp_path: Path) -> None:
     assert lines[4].endswith(' payload {"base64": "/w=="}')
 
 
+def test_imported_journals_have_clocks_of_their_own(tmp_path: Path) -> None:
+    """The times of one begin with its first message: they say nothing of another."""
+    for name in ("a", "b"):
+        recorded(tmp_path / name)
+
+    one, other = (journal.facts() for journal in open_journals(tmp_path))
+
+    assert one.boot != other.boot
+
+
 def test_messages_of_another_program_become_notifications(tmp_path: Path) -> None:
     with (tmp_path / "foreign.mcap").open("wb") as file:
         writer = Writer(file)

@@ -50,7 +50,7 @@ def open_pair(welcome: Welcome = WELCOME) -> tuple[Protocol, Protocol]:
 def in_state(state: State) -> Protocol:
     """Return a side without history, in any state."""
     protocol = Protocol()
-    protocol.state = state
+    protocol.state, protocol.limit = state, HELLO.limit
     return protocol
 
 

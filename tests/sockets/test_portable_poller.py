@@ -10,7 +10,7 @@ import select
 import socket
 import time
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -54,6 +54,33 @@ def test_a_number_that_select_does_not_accept_is_an_error() -> None:
     waited.register(5_000, _net.READ)
     with pytest.raises(ValueError, match="out of range"):
         waited.poll(0)
+
+
+@pytest.mark.skipif(SYSTEM != "linux", reason="only Linux stands in for other systems")
+def test_a_number_that_another_thread_has_closed_and_opened_again_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ended the driver, and so all connections of the process."""
+    one, other = socket.socketpair()
+    number = other.fileno()
+    real_select, reopened = select.select, list[socket.socket]()
+
+    def close_and_open(*arguments: Any) -> Any:
+        monkeypatch.setattr(select, "select", real_select)
+        other.close()
+        try:
+            return real_select(*arguments)
+        finally:
+            os.dup2(one.fileno(), number)
+            reopened.append(socket.socket(fileno=number))
+
+    waited = _SelectSet()
+    waited.register(number, _net.READ)
+    monkeypatch.setattr(select, "select", close_and_open)
+    assert waited.poll(0) == []
+
+    one.close()
+    reopened[0].close()
 
 
 def test_a_change_during_the_report_of_a_hang_up_stays(ended: socket.socket) -> None:

@@ -20,6 +20,7 @@ from queuebroker.sockets.frames import (
     Refusal,
     Refused,
     Welcome,
+    encode,
 )
 from queuebroker.sockets.protocol import PINGS_MAX, Event, Lost, Protocol
 from queuebroker.sockets.states import TRANSITIONS, Act, State
@@ -108,6 +109,26 @@ def test_credit_comes_in_batches_and_at_once_when_there_may_be_none() -> None:
     remote.credit(1)
     carry(local, remote)
     assert local.unreceived == 1
+
+
+@pytest.mark.parametrize(
+    ("welcome", "error"),
+    [
+        (Welcome("bob", 4, 1001), "messages of 1001 bytes were chosen, 1000 offered"),
+        (Welcome("bob", 4, 1000, 3), "3 descriptors were chosen, 2 offered"),
+        (Welcome("bob", 4, 1000, 2), None),
+    ],
+)
+@clause("QB-SOCK-5", "QB-SOCK-9")
+def test_an_acceptor_chooses_no_more_than_the_caller_offers(
+    welcome: Welcome, error: str | None
+) -> None:
+    """Else a listener determines the memory of each process that connects to it."""
+    local = Protocol(Hello("ann", 7, 1000, descriptors=2))
+    local.receive_data(encode(welcome))
+
+    [event] = local.events()
+    assert (str(event.error) if isinstance(event, Lost) else None) == error
 
 
 @pytest.mark.parametrize("capacity", [3, 8, 256])

@@ -362,17 +362,6 @@ def test_a_closed_driver_is_a_lost_peer() -> None:
         remote.disconnect()
 
 
-def test_a_forgotten_end_hangs_up() -> None:
-    """As between threads (QB-PY-7)."""
-    with brokers() as (host, guest):
-        local, remote = meet(host, guest)
-        with pytest.warns(ResourceWarning, match="unclosed"):
-            del local
-        with pytest.raises(DisconnectedQueueError):
-            remote.receive()
-        remote.disconnect()
-
-
 def test_a_manager_may_close_its_queues() -> None:
     """This includes queues to other processes (QB-BOOK-3)."""
     with BrokerManager() as manager, brokers(guest={}) as (host, _):

@@ -10,24 +10,34 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from queuebroker import BrokerClosedError, UnknownBrokerError, _files, _net
+from queuebroker import (
+    BrokerClosedError,
+    DisconnectedQueueError,
+    MessageQueue,
+    UnknownBrokerError,
+    _files,
+    _net,
+)
 from queuebroker.sockets import (
+    Driver,
     ProtocolError,
     SocketMessageQueue,
     SocketOptions,
     SocketQueueBroker,
 )
 from queuebroker.sockets.frames import Hello, encode
+from queuebroker.sockets.link import Link
 from specs.clauses import clause
 from tests.kit.raw_peer import raw
 from tests.kit.self_connect import self_connecting_port
-from tests.kit.systems import needs_resource_limits
+from tests.kit.systems import needs_resource_limits, needs_unix_sockets
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers, meet
 from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 OWN = ("EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL", "EINVAL")
 NOWHERE = ("ECONNREFUSED", "ENOENT", "EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT")
@@ -226,3 +236,33 @@ def test_a_peer_over_tcp_takes_no_descriptors_whatever_it_says() -> None:
         assert isinstance(local, SocketMessageQueue)
         with local, pytest.raises(ValueError, match="takes 0 descriptors here, got 1"):
             local.send(b"m", fds=[0])
+
+
+@clause("QB-SOCK-9")
+@needs_unix_sockets
+def test_a_peer_of_a_driver_that_closes_may_be_accepted_in_this_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The acceptor gets an end that its peer has left, and no error of a socket."""
+    driver, seen = Driver(), list[object]()
+    options = SocketOptions(descriptors_max=1, admit=seen.append)
+    address = f"ipc://{tmp_path}/here"
+    with (
+        SocketQueueBroker("h", listen=address, driver=driver, options=options) as host,
+        raw(address) as peer,
+    ):
+        peer.sendall(encode(Hello("guest", PORT, 100, descriptors=1)))
+        while not seen:
+            driver.poll(LIMIT_S)
+        abort, accepted = Link.abort, list[MessageQueue]()
+
+        def accept_first(link: Link, error: BaseException) -> None:
+            accepted.append(host.accept(PORT, timeout=0))
+            abort(link, error)
+
+        monkeypatch.setattr(Link, "abort", accept_first)
+        driver.close()
+
+    [local] = accepted
+    with local, pytest.raises(DisconnectedQueueError):
+        local.receive(timeout=0)

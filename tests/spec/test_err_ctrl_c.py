@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import BrokerManager, QueueBroker, Task, _sync, receive_any
+from queuebroker import (
+    BrokerManager,
+    QueueBroker,
+    ReceiveTimeoutError,
+    Task,
+    _sync,
+    receive_any,
+)
 from queuebroker._net import sleeper
 from specs.clauses import clause
 from tests.pairs import look_away, queue_pair
@@ -57,8 +64,10 @@ def _main_waits() -> bool:
 
 
 @contextmanager
-def _struck_once() -> Iterator[None]:
+def _struck_once(handle: Callable[[], object] = int) -> Iterator[None]:
     """Interrupt the main thread once it waits, and expect the interrupt.
+
+    handle: the handler calls it first.
 
     The signals repeat, since the system call may begin just after the first one, and
     only one of them raises.
@@ -68,6 +77,7 @@ def _struck_once() -> Iterator[None]:
     def strike(_number: int, _frame: object) -> None:
         if not struck.is_set():
             struck.set()
+            handle()
             raise KeyboardInterrupt
 
     def signals() -> None:
@@ -95,6 +105,25 @@ def test_a_ctrl_c_ends_a_receive(
     with queue_pair(1, observer=observer) as (left, right):
         with _struck_once():
             left.receive(timeout=timeout)
+
+        right.send(b"m")
+        assert left.receive() == b"m"
+
+
+@clause("QB-ERR-9", "QB-CONC-10")
+@both_kinds
+def test_a_handler_that_interrupts_a_receive_may_wait_for_another_queue(
+    observer: Observer | None,
+) -> None:
+    """Without the interpreter lock, both calls sleep on one descriptor."""
+    with queue_pair(observer=observer) as (left, right), queue_pair() as (other, _):
+
+        def wait() -> None:
+            with pytest.raises(ReceiveTimeoutError):
+                other.receive(timeout=0.01)
+
+        with _struck_once(wait):
+            left.receive()
 
         right.send(b"m")
         assert left.receive() == b"m"

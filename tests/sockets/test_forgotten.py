@@ -1,21 +1,29 @@
-"""A `SocketQueueBroker` without references is closed, with a `ResourceWarning`."""
+"""A broker or an end without references is closed, with a `ResourceWarning`."""
 
 from __future__ import annotations
 
 import gc
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import BrokerManager, current_broker
+from queuebroker import (
+    BrokerManager,
+    DisconnectedQueueError,
+    ReceiveTimeoutError,
+    current_broker,
+)
 from queuebroker.aio import wrap
 from queuebroker.sockets import Driver, SocketQueueBroker
+from queuebroker.sockets.read_owner import ReadOwner
 from specs.clauses import clause
 from tests.kit.collector import collecting
 from tests.kit.systems import needs_unix_sockets
-from tests.sockets.support import folder
-from tests.support import Threads, until
+from tests.pairs import loose_queue_pair
+from tests.sockets.support import brokers, folder, meet
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +34,15 @@ def manager() -> Iterator[BrokerManager]:
     """Yield a name space of its own."""
     with BrokerManager() as made:
         yield made
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Collect no cycles during the test."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def descriptors() -> set[str]:
@@ -148,3 +165,104 @@ def test_a_closed_broker_is_forgotten_silently(manager: BrokerManager) -> None:
     with pytest.raises(ValueError, match="tls is not given"):
         SocketQueueBroker("b", listen="tls://127.0.0.1:0", manager=manager)
     gc.collect()  # a warning would be an error
+
+
+@clause("QB-PY-7")
+@pytest.mark.parametrize("which", ["of the acceptor", "of the connector"])
+def test_a_forgotten_end_hangs_up(which: str) -> None:
+    """As between threads, also if the driver has made the end and waits."""
+    with brokers() as (host, guest):
+        ends = list(meet(host, guest))
+        if which == "of the connector":
+            ends.reverse()
+        peer = ends.pop()
+
+        def forget() -> None:
+            ends.clear()
+            with pytest.raises(DisconnectedQueueError):
+                peer.receive(timeout=LIMIT_S)
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            forget()
+        peer.disconnect()
+
+
+@clause("QB-PY-7")
+def test_an_end_that_has_waited_hangs_up_once_it_is_forgotten(
+    without_collector: None,
+) -> None:
+    """No cycle holds it until the next garbage collection."""
+    with brokers() as (host, guest):
+        local, *kept = meet(host, guest)
+        with suppress(ReceiveTimeoutError):  # `raises` would keep the traceback
+            kept[0].receive(timeout=0.05)
+
+        def forget() -> None:
+            kept.clear()
+            with pytest.raises(DisconnectedQueueError):
+                local.receive(timeout=LIMIT_S)
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            forget()
+        local.disconnect()
+
+
+@clause("QB-PY-7", "QB-CONC-9")
+def test_an_end_that_is_forgotten_as_the_driver_reads_again_hangs_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The finalizer finds the lock taken, and leaves the close to its holder."""
+    with brokers() as (host, guest):
+        local, *kept = meet(host, guest)
+        mine = kept[0]._socket_connection.link.read_owner
+        rearm_locked = ReadOwner.rearm_locked
+
+        def forget(read_owner: ReadOwner) -> None:
+            rearm_locked(read_owner)
+            if read_owner is mine:
+                kept.clear()
+
+        def wait() -> None:
+            monkeypatch.setattr(ReadOwner, "rearm_locked", forget)
+            with suppress(ReceiveTimeoutError):
+                kept[0].receive(timeout=0.01)  # in the place of the driver
+            with pytest.raises(DisconnectedQueueError):
+                local.receive(timeout=LIMIT_S)
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            wait()
+        local.disconnect()
+
+
+@clause("QB-PY-7")
+def test_an_end_is_forgotten_while_its_maker_waits_for_a_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the interpreter lock, the thread that has made the end frees it."""
+    # Else the first part of the wait ends after some milliseconds.
+    monkeypatch.setattr("queuebroker._net.sleeper.AT_ONCE", 0)
+    with brokers() as (host, guest), Threads() as threads:
+        local, remote = meet(host, guest)
+        kept = list(loose_queue_pair())
+        read_owner = local._socket_connection.link.read_owner
+
+        def forget() -> None:
+            until(lambda: read_owner.leased, "the maker waits")
+            peer = kept.pop()
+            kept.clear()
+            try:
+                with pytest.raises(DisconnectedQueueError):
+                    peer.receive(timeout=LIMIT_S)
+            finally:
+                peer.disconnect()
+                remote.send(b"go on")
+
+        def wait() -> None:
+            forgetting = threads.start(forget)
+            assert local.receive() == b"go on"
+            forgetting.result()
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            wait()
+        local.disconnect()
+        remote.disconnect()
