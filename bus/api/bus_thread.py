@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from bus.api.lifetime import Lifetime
 
-__all__ = ["SERVING", "BusThread", "StuckCallback", "ThreadOwner", "in_callback"]
+__all__ = [
+    "LOOPS",
+    "SERVING",
+    "BusThread",
+    "StuckCallback",
+    "ThreadOwner",
+    "check_may_wait",
+    "in_callback",
+]
 
 _log: Final = logging.getLogger("bus")
 
@@ -38,12 +46,36 @@ _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name_
 # The idents of the threads that serve a bus. Each thread adds and removes its own; that
 # needs no lock. A forked child serves none.
 SERVING: Final[set[int]] = set()
+# The number of buses for which the event loop of a thread hosts tasks, for those of
+# `SERVING` with such a loop; see `bus.aio`.
+LOOPS: Final[dict[int, int]] = {}
 _platform.after_fork_in_child(SERVING.clear)
+_platform.after_fork_in_child(LOOPS.clear)
 
 
 def in_callback() -> bool:
     """Return True if the calling thread runs a callback, or else serves a bus."""
     return _sync.get_ident() in SERVING
+
+
+def check_may_wait(act: str, remedy: str) -> None:
+    """Check that the calling thread may wait: that it serves no bus.
+
+    act: the action of the call, for the error.
+    remedy: the reason and the remedy within a callback, for the error.
+
+    Raises:
+        RuntimeError: it runs a callback, or an event loop that hosts tasks.
+    """
+    me = _sync.get_ident()
+    if me in LOOPS:
+        msg = (
+            f"cannot {act} in an event loop, which would stand still meanwhile: await"
+            " the call of the same name in bus.aio"
+        )
+        raise RuntimeError(msg)
+    if me in SERVING:
+        raise RuntimeError(f"cannot {act} within a callback{remedy}")
 
 
 class StuckCallback:
@@ -352,12 +384,11 @@ class BusThread(Uncopyable):
         self._ended = True
 
     def _check_mine(self, act: str) -> None:
-        if in_callback():
-            msg = (
-                f"cannot {act} within a callback: a thread that serves tasks does not"
-                " wait; return from the callback, or do it in another thread"
-            )
-            raise RuntimeError(msg)
+        check_may_wait(
+            act,
+            ": a thread that serves tasks does not wait; return from the callback, or"
+            " do it in another thread",
+        )
         if not self._manager.is_owner():
             self._check_takes_tasks()  # another thread may have taken over at the end
             here = _sync.current_thread().name

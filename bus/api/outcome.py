@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from bus.kernel.tasks.routing_table import Entry
 from bus.process.thread_manager import ThreadManager
 from queuebroker import _sync
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import Parker, taken_lock
 
 __all__ = ["Awaited", "AwaitedOutcome"]
 
@@ -26,7 +26,7 @@ class Awaited(Generic[T]):
         entry: the task.
         host: the thread manager whose tasks the caller serves while it waits; None if
             it sleeps.
-        parker: the lock on which the caller sleeps; None if it serves its tasks.
+        parker: the parker on which the caller sleeps; None if it serves its tasks.
         outcome: the outcome; None until there is one.
     """
 
@@ -71,17 +71,24 @@ class AwaitedOutcome(Awaited[T]):
         entry: the task.
         host: its thread manager at the time of the call.
         serves: False if the caller sleeps even if its thread hosts the task.
+        parker: the parker of a coroutine, which sleeps on it (`wait_until_over` is for
+          threads).
     """
 
     __slots__ = ("entry", "host", "outcome", "parker")
 
     def __init__(
-        self, entry: Entry, host: ThreadManager, *, serves: bool = True
+        self,
+        entry: Entry,
+        host: ThreadManager,
+        *,
+        serves: bool = True,
+        parker: Parker | None = None,
     ) -> None:
-        serves = serves and host.is_owner()
+        serves = serves and parker is None and host.is_owner()
         self.entry = entry
         self.host = host if serves else None
-        self.parker = None if serves else taken_lock()
+        self.parker = parker or (None if serves else taken_lock())
         self.outcome = None
 
     def wait_until_over(self, deadline: float | None) -> None:

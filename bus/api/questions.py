@@ -138,6 +138,12 @@ class Call(Awaited[Answer], Question, eq=False, kw_only=True):
     parker: Any
     outcome: Answer | None = None
 
+    def why(self) -> dict[str, str]:
+        """Return the command that asks an inspector why a task does not answer."""
+        assert self.message is not None
+        entry = self.message._to
+        return {"unanswered": entry.address.module}
+
     def serve(self, asker: Asker) -> BusError | None:
         """Serve the tasks of this thread until the call is over.
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from bus.process.mailbox import Host, Mailbox
     from bus.process.router import Router
     from bus.process.thread_manager import ThreadManager
+    from queuebroker.waiting.parking import Parker
 
 __all__ = ["Receiver", "Responder"]
 
@@ -162,6 +163,7 @@ class Receiver:
         error: the reason for a forced deregistration; None for a requested one.
         failures: the number of callbacks that raised.
         verdict: the master's decision on its name; None if none was requested.
+        waiters: the parkers of the coroutines that wait for an unclaimed message.
     """
 
     __slots__ = (
@@ -186,6 +188,7 @@ class Receiver:
         "responder",
         "try_deliver_directly",
         "verdict",
+        "waiters",
     )
 
     entry: Entry
@@ -226,6 +229,7 @@ class Receiver:
         self.error: BusError | None = None
         self.failures: int = 0
         self.verdict: Verdict | None = None
+        self.waiters: Final[list[Parker]] = []
 
     # Called in the thread that hosts the task.
 
@@ -273,7 +277,7 @@ class Receiver:
             callback = self._on_command
             return None if callback is None else (callback, self._reference)
         alive = _alive(run.subscriptions)
-        if not alive:
+        if not alive or alive[0]._callback is None:
             return None
         run.subscriptions = alive
         return alive[0]._callback, alive[0].reference
@@ -331,7 +335,7 @@ class Receiver:
         return list(self._unclaimed or ())
 
     def claim(self) -> bool:
-        """Move the oldest unclaimed command to ``claimed``; return False without one.
+        """Move the oldest unclaimed message to ``claimed``; return False without one.
 
         The caller empties ``claimed`` as it hands the command over. If an interrupt
         comes before, the next call finds the command there.
@@ -342,7 +346,11 @@ class Receiver:
             extracted, expired = account.extracted, account.expired
             try:
                 if self._extract(message):
-                    message.reference = self._reference
+                    message.reference = (
+                        message.subscriptions[0].reference
+                        if message.subscriptions
+                        else self._reference
+                    )
                     if message._trace is not None:
                         message._trace.record_delivered()
             finally:
@@ -357,13 +365,19 @@ class Receiver:
         return self.claimed is not None
 
     def _keep(self, message: Incoming) -> None:
-        """Queue a command until the task has a callback, or claims it."""
+        """Queue a message until the task has a callback for it, or claims it."""
         if self._unclaimed is None:
             self._unclaimed = deque()
         # Release the memory of commands that were dropped to make room.
         while self._unclaimed and self._unclaimed[0]._dropped:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
+        self.wake_waiters()
+
+    def wake_waiters(self) -> None:
+        """Wake the coroutines that wait for a message; any thread may call this."""
+        for parker in self.waiters.copy():
+            parker.release()
 
     def on_arrival(self, entry: Entry, host: Host) -> None:
         """Note the new host of the task, and arm the timer of its questions there."""
@@ -372,6 +386,10 @@ class Receiver:
 
     def _notification(self, message: Incoming) -> None:
         alive = _alive(message.subscriptions)
+        if alive and alive[0]._callback is None:
+            message.subscriptions = alive
+            self._keep(message)
+            return
         if not self._extract(message):
             if message._dropped:
                 self._skip(message)
@@ -564,6 +582,7 @@ class Receiver:
                     _end_proxy(other._exchange, self.entry)
         self.asker.on_deregistered()
         self._unclaimed = None
+        self.wake_waiters()
 
 
 def _alive(subscriptions: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -48,7 +48,7 @@ class Waker:
         self._rung: Final[deque[list[Future[None]]]] = deque()
         self._event: Final = Event()
         try:
-            loop.add_reader(self._event.fd, self._answer)
+            loop.add_reader(self._event.fd, self.answer)
         except NotImplementedError:
             # The default loop of Windows.
             self._proactor: Any = getattr(loop, "_proactor", None)
@@ -80,7 +80,7 @@ class Waker:
         gate, left = _sync.only_once(steps)
         return partial(next, map(deque, gate, repeat(0)), self), left
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
         """Wake the sleepers that were released; called by the loop.
 
         Clears the event first: a later release sets it again. After an interrupt, this
@@ -106,7 +106,7 @@ class Waker:
         if ended.cancelled():
             return
         try:
-            self._answer()
+            self.answer()
         finally:
             self._receive()
 
