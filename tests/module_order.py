@@ -100,6 +100,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "process",
         "api",
         "features",
+        "aio",
         "pattern",
         "journal",
         "sp_gateway",
@@ -108,6 +109,13 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "demo",
         "cli",
         "__main__",
+    ),
+    "bus.aio": (
+        "loop_thread",
+        "listener",
+        "watcher",
+        "task",
+        "bus",
     ),
     "bus.errors": (
         "base",
@@ -414,5 +422,6 @@ PARTS: Mapping[str, str] = {
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
+    "aio": "aio/",
     "root": "__init__ __main__ requirements support testing api: membership",
 }

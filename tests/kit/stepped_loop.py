@@ -91,7 +91,10 @@ class SteppedLoop:
         self._ready.extend(due)
         self.run()
 
-    # Called by asyncio.
+    # Called by asyncio, and by tasks.
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T]) -> Task[T]:
+        return self.start(coroutine)
 
     def time(self) -> float:
         return self.now
