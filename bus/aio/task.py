@@ -284,7 +284,7 @@ class Task(Uncopyable):
             while (message := await self._receive(None)) is not None:
                 handling = self._thread.start_job(self._handle(handler, message))
                 busy.add(handling)
-                handling.add_done_callback(busy.discard)
+                handling.add_done_callback(partial(self._on_handled, message))
                 while len(busy) >= self._concurrency:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
         except UnknownTaskError:
@@ -301,9 +301,11 @@ class Task(Uncopyable):
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
             self._refuse(message, error_text_of(error))
-        except asyncio.CancelledError:
+
+    def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
+        self._busy.discard(handling)
+        if handling.cancelled():  # perhaps before its first step
             self._refuse(message, "the handler was cancelled")
-            raise
 
     def _refuse(self, message: Incoming, why: str) -> None:
         if message.wants_reply and not message._answered:

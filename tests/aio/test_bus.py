@@ -11,6 +11,7 @@ import pytest
 from bus import (
     NOREPLY,
     BusConfig,
+    BusError,
     BusFullError,
     CommandTimeoutError,
     NameTakenError,
@@ -20,6 +21,7 @@ from bus import (
     aio,
     open_bus,
 )
+from bus.aio import loop_thread
 from specs.clauses import clause
 from tests.bus.support import DISTANCES, FAR, There
 from tests.support import LIMIT_S, Threads
@@ -328,6 +330,7 @@ def test_a_handler_answers_later(bus: Bus) -> None:
     run(main())
 
 
+@clause("BUS-MSG-13")
 def test_the_caller_of_a_cancelled_handler_gets_an_error(bus: Bus) -> None:
     async def main() -> None:
         face, begun = aio.wrap(bus), asyncio.Event()
@@ -346,6 +349,33 @@ def test_the_caller_of_a_cancelled_handler_gets_an_error(bus: Bus) -> None:
             await calling
 
     run(main())
+
+
+@clause("BUS-MSG-13")
+def test_the_caller_of_a_handler_that_a_closed_bus_ends_gets_an_error(bus: Bus) -> None:
+    async def main() -> None:
+        face, begun = aio.wrap(bus), asyncio.Event()
+
+        @face.task("slow")
+        async def slow(_: Incoming) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        calling = asyncio.create_task(asyncio.to_thread(_failure, bus, "slow"))
+        await begun.wait()
+        await face.close(drain=0)
+
+        assert isinstance(await calling, RemoteError | UnknownTaskError)
+
+    run(main())
+
+
+def _failure(bus: Bus, to: str) -> BaseException | None:
+    try:
+        bus.call(to, timeout=None)
+    except BusError as error:
+        return error
+    return None
 
 
 @clause("BUS-NAME-7")
@@ -394,6 +424,7 @@ def test_a_cancelled_receive_loses_nothing(bus: Bus) -> None:
     run(main())
 
 
+@clause("BUS-DEREG-10")
 def test_a_receive_ends_when_the_task_deregisters(bus: Bus) -> None:
     async def main() -> None:
         face = aio.wrap(bus)
@@ -576,8 +607,18 @@ def test_a_service_turns_commands_into_notifications(bus: Bus) -> None:
 
 @clause("BUS-MOVE-10")
 @pytest.mark.parametrize("distance", ["other process"])
-def test_a_task_is_handed_over_with_its_state(bus: Bus, there: There) -> None:
+def test_a_task_is_handed_over_with_its_state(
+    bus: Bus, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command that its handler handles just now ends before."""
+    handled = False
+
+    def in_thread(function: Callable[[], Any], undo: Any = None) -> Any:
+        assert handled or "hand_over" not in str(function)
+        return real(function, undo)
+
+    real = loop_thread.in_thread
+    monkeypatch.setattr("bus.aio.bus.in_thread", in_thread)
 
     async def main() -> None:
         near, far = aio.wrap(bus), aio.wrap(there.bus)
@@ -585,10 +626,11 @@ def test_a_task_is_handed_over_with_its_state(bus: Bus, there: There) -> None:
         count = 0
 
         async def counter(message: Incoming) -> Any:
-            nonlocal count
+            nonlocal count, handled
             begun.set()
             await go.wait()
             count += message.payload
+            handled = True
             return count
 
         async def continued(bus: aio.Bus, name: str, state: Any) -> aio.Task:
@@ -604,7 +646,8 @@ def test_a_task_is_handed_over_with_its_state(bus: Bus, there: There) -> None:
         await begun.wait()
         second = asyncio.create_task(near.call("counter", 1))
         moving = asyncio.create_task(near.hand_over(task, there.at("accepts")))
-        await asyncio.sleep(0)
+        for _ in range(10):  # more turns of the loop than the pause takes
+            await asyncio.sleep(0)
         go.set()
 
         assert await first == 2
@@ -645,6 +688,7 @@ def test_the_end_of_a_loop_deregisters_its_tasks(bus: Bus) -> None:
     assert not bus.inspect().threads
 
 
+@clause("BUS-DEREG-12")
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_bus_can_be_closed_after_its_loop_has_stopped(
     bus: Bus, *, closed: bool
