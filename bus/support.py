@@ -1,7 +1,7 @@
-"""`CAPABILITIES`: what works on which system, from the parts that each system has.
+"""`CAPABILITIES`: the table of supported capabilities, by system.
 
-``bus doctor`` shows the rows that do not hold here, and a page of the documentation has
-the table. `FACILITIES` lists the parts of each system by name; `here` finds those of
+``bus doctor`` shows the rows that this system lacks, and a page of the documentation
+has the table. `FACILITIES` lists the facilities of each system; `here` finds those of
 this one.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["CAPABILITIES", "FACILITIES", "Capability", "Facility", "here"]
 
 
 class Facility(enum.Enum):
-    """A part of a system on which a capability rests."""
+    """A part of a system that a capability needs."""
 
     UNIX_SOCKETS = enum.auto()
     SEALED_MEMORY = enum.auto()  # memory that its owner cannot shrink
@@ -31,18 +31,19 @@ class Facility(enum.Enum):
 class Capability:
     """One row of the table.
 
-    what: the capability.
-    needs: the facility without which it is missing; None for every system.
-    instead: what there is in its place.
+    name: the capability, in words.
+    needs: the facility that it needs; None for a capability of every system.
+    otherwise: the substitute on a system without that facility, in words.
     """
 
-    what: str
+    name: str
     needs: Facility | None = None
-    instead: str = ""
+    otherwise: str = ""
 
     def on(self, facilities: frozenset[Facility]) -> str:
-        """Return "yes", or what a system with these facilities has instead."""
-        return "yes" if self.needs is None or self.needs in facilities else self.instead
+        """Return "yes", or the substitute on a system with these facilities."""
+        has = self.needs is None or self.needs in facilities
+        return "yes" if has else self.otherwise
 
 
 # The facilities by system. The tests compare each with `here`, in a portable run.
@@ -62,8 +63,13 @@ CAPABILITIES: Final = (
     Capability(
         "a bus between processes of a machine",
         Facility.UNIX_SOCKETS,
-        "each process is a machine: it has a `machine`, a run directory and a "
-        "`Network` of its own",
+        "each process is a machine, with a `machine`, a run directory and a `Network` "
+        "of its own",
+    ),
+    Capability(
+        "`bus tree`, `bus call` and all verbs for a live bus",
+        Facility.UNIX_SOCKETS,
+        "no, use `Bus.inspect`",
     ),
     Capability("a bus between machines"),
     Capability("`bus.pattern` over `tcp` and `inproc`"),
@@ -76,7 +82,7 @@ CAPABILITIES: Final = (
     Capability(
         "access lists by user and group (`AccessList`)",
         Facility.UNIX_SOCKETS,
-        "no: a peer is admitted by its certificate",
+        "no, a certificate admits a peer",
     ),
 )
 

@@ -97,14 +97,14 @@ def _amount(value: object, unit: str) -> str:
 
 
 def systems() -> str:
-    """Return the table of what works on which system."""
+    """Return the table of the capabilities of each system."""
     lines = [
         f"| | {' | '.join(FACILITIES)} |",
         f"| --- |{' --- |' * len(FACILITIES)}",
     ]
     for each in CAPABILITIES:
         cells = " | ".join(each.on(there) for there in FACILITIES.values())
-        lines.append(f"| {each.what} | {cells} |")
+        lines.append(f"| {each.name} | {cells} |")
     return "\n".join(lines)
 
 

@@ -4,8 +4,6 @@ The exchange and the broker are sockets of this package. The display is a plain
 socket of pynng (``pip install pynng``).
 """
 
-import tempfile
-
 import pynng  # type: ignore[import-untyped]
 
 from bus.pattern import BusSocket
@@ -18,17 +16,16 @@ def show(event: str, message: bytes) -> None:
 
 
 with (
-    tempfile.TemporaryDirectory() as folder,
     BusSocket() as exchange,
     BusSocket() as broker,
     pynng.Bus0(recv_timeout=int(LIMIT_S * 1000)) as display,
 ):
     # A full mesh: each member has a connection to each other one.
-    exchange.listen(f"ipc://{folder}/exchange")
-    broker.listen(f"ipc://{folder}/broker")
-    broker.dial(f"ipc://{folder}/exchange")
-    display.dial(f"ipc://{folder}/exchange", block=True)
-    display.dial(f"ipc://{folder}/broker", block=True)
+    trades = exchange.listen("tcp://127.0.0.1:0")
+    orders = broker.listen("tcp://127.0.0.1:0")
+    broker.dial(trades.url)
+    display.dial(trades.url, block=True)
+    display.dial(orders.url, block=True)
     exchange.wait_for_peers(2, LIMIT_S)
     broker.wait_for_peers(2, LIMIT_S)
 

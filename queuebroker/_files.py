@@ -50,8 +50,8 @@ BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 HAS_USERS: Final = hasattr(os, "geteuid")
 
 _HAS_FOLDERS: Final = hasattr(os, "O_DIRECTORY")  # that `os.open` opens
-# The byte that is locked where a locked byte cannot be read: no such file is as long,
-# and the C library may count in 32 bits.
+# The byte that is locked on Windows, where other processes cannot read a locked byte:
+# behind the end of each locked file, and within the 32 bits of the C library.
 _LOCK_AT: Final = 2**31 - 2
 _LOCK_FILE: Final = ".lock"
 _ZEROS_BYTES: Final = 1 << 20
@@ -75,9 +75,9 @@ fcntl, pwd, resource = map(_module, ("fcntl", "pwd", "resource"))
 class Descriptors(list[int]):
     """Open descriptors, closed when this object is collected at the latest.
 
-    No interrupt can lose one. It comes between two calls, never within one that is made
-    in C. So one such call opens a descriptor and stores it, and one removes it and
-    closes it.
+    No interrupt can lose one. An interrupt is raised between two calls, never within a
+    call into C. So one such call opens a descriptor and stores it, and another one
+    removes it and closes it.
     """
 
     def open(self, opener: Callable[[*Ts], int], *arguments: *Ts) -> None:
@@ -97,10 +97,9 @@ class Descriptors(list[int]):
 
 
 def lock(file: int, *, shared: bool = False) -> None:
-    """Lock an open file until its descriptor is closed, at the latest by the system.
+    """Lock an open file until its descriptor is closed; the system closes it at exit.
 
-    shared: True to admit other shared locks; where the system has none, the lock is
-      exclusive.
+    shared: True to admit other shared locks; on Windows the lock is exclusive.
 
     Raises:
         BlockingIOError: another descriptor has it locked, also one of this process.
@@ -126,7 +125,7 @@ def lock(file: int, *, shared: bool = False) -> None:
 def to_lock(folder: Path) -> tuple[Path, int, int]:
     """Return the arguments of `os.open` for a descriptor by which a folder is locked.
 
-    Where no folder can be opened, it is that of a file in it.
+    Windows opens no folder: there it is the descriptor of a file in the folder.
     """
     if _HAS_FOLDERS:
         return folder, os.O_RDONLY | os.O_DIRECTORY, 0
@@ -217,7 +216,7 @@ def owner_of(about: os.stat_result) -> int:
 
 
 def mode_of(about: os.stat_result) -> int:
-    """Return the permission bits of a file; those of its owner where it has none.
+    """Return the permission bits of a file; 0o700 where files have none.
 
     Windows has access lists instead. By default they admit the user and the
     administrators to the folders of the user's profile.

@@ -1,13 +1,13 @@
-"""The system this process runs on, and a stand-in for it on Linux.
+"""`SYSTEM`: the system of this process, and a stand-in for other systems on Linux.
 
 The only module that reads ``sys.platform``. Other modules look for the call that they
-need: ``hasattr(os, "eventfd")``. Where no call tells the systems apart, they compare
+need: ``hasattr(os, "eventfd")``. Where no call distinguishes the systems, they compare
 `SYSTEM`.
 
 If the environment variable ``QUEUEBROKER_PORTABLE`` is ``posix`` or ``windows``, Linux
 stands in for macOS or for Windows: this module removes the calls that such a system
-lacks from the standard library. So a use that was forgotten fails here as it would
-there. It is for tests, and concerns the whole process.
+lacks from the standard library. So code that uses such a call without a check fails as
+on that system. It is for tests, and affects the whole process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LINUX_ONLY: Final = {
     "socket": ("MSG_CMSG_CLOEXEC", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
     "fcntl": ("F_ADD_SEALS", "F_GET_SEALS", "F_SEAL_GROW", "F_SEAL_SHRINK"),
 }
-# By module: the names that Windows lacks besides.
+# By module: further names, which Windows lacks.
 _NOT_ON_WINDOWS: Final = {
     "os": (
         *("fork", "forkpty", "register_at_fork", "sched_yield"),
@@ -93,7 +93,7 @@ def _remove(names: dict[str, tuple[str, ...]]) -> None:
 
 
 def after_fork_in_child(function: Callable[[], object]) -> None:
-    """Call a function in the child of each later fork; Windows has no fork."""
+    """Call a function in the child of each later fork, if the system has forks."""
     register = getattr(os, "register_at_fork", None)
     if register is not None:
         register(after_in_child=function)
@@ -125,7 +125,7 @@ def _pair_over_tcp() -> None:
 
 
 # The module of Windows, for its locks of files; None on other systems. The stand-in is
-# not among the modules: others take its presence there for Windows.
+# not in `sys.modules`: other packages would conclude that they run on Windows.
 msvcrt: Any = None
 
 

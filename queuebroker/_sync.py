@@ -62,15 +62,15 @@ __all__ = [
 
 T = TypeVar("T")
 
-# On Windows no signal ends the ``acquire`` of a lock. There the main thread, the only
-# one in which handlers run, wakes after each such time, in seconds, to run them.
+# On Windows no signal ends the ``acquire`` of a lock. There the main thread, which runs
+# the handlers of signals, wakes after each slice of this length, in seconds.
 SLICE_S: Final = 0.05
 _IN_SLICES: Final = _platform.SYSTEM == "windows"
 _main_thread: Final = threading.main_thread()
 
 
 def runs_handlers() -> bool:
-    """Return True in the thread that runs signal handlers, and has to wait in slices.
+    """Return True in the thread that runs signal handlers, and so waits in slices.
 
     Not `may_be_interrupted`: the explorer has a main thread of its own.
     """
@@ -370,11 +370,11 @@ _park: Final = park
 def _park_in_slices(
     lock: _thread.LockType, predicate: Callable[[], bool], deadline: float | None
 ) -> bool:
-    """Stand for `park` on Windows, and run signal handlers meanwhile.
+    """Replace `park` on Windows, where each slice ends to run signal handlers.
 
-    Also where there is no interpreter lock. There an object is freed by the thread that
-    made it, once that thread runs, if another one drops the last reference. It may be
-    an end for whose peer the maker waits here.
+    Replace it also without the interpreter lock. There, if a thread drops the last
+    reference to an object of another thread, the other thread frees the object when it
+    runs next. The object may be an end, and its maker may wait here for the end's peer.
     """
     while _PARALLEL or runs_handlers():
         soon = monotonic() + SLICE_S

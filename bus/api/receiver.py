@@ -433,8 +433,9 @@ class Receiver:
     def _is_unread(self, message: Incoming) -> bool:
         """Return True if its account counts a message that is in no queue any more.
 
-        Such a message would take its room for ever. Only an interrupt before `_extract`
-        leaves one, so nothing is noted for each message, and this counts all of them.
+        Such a message would keep its room without end. Only an interrupt before
+        `_extract` leaves one, so nothing is noted for each message, and this counts all
+        of them.
         """
         entry = message._to
         account: Account = message._account

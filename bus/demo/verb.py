@@ -41,6 +41,7 @@ from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.wording import counted, printable
+from queuebroker import _net
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
@@ -151,7 +152,7 @@ SHOWN: Final = 10
     type=click.IntRange(min=1, max=PROCESSES_MAX),
     help=(
         "Use N processes: this one, and one for each worker. With 1: workers in"
-        " threads.  [default: 4, or 5 with two machines]"
+        " threads.  [default: 4, or 5 with two machines; on Windows 1]"
     ),
 )
 @click.option(
@@ -207,7 +208,7 @@ def demo(
     if machines > 1:
         processes = _processes_of_two_machines(processes, plant)
     elif processes is None:
-        processes = PROCESSES
+        processes = PROCESSES if _net.HAS_UNIX else None
     elif processes == 1:
         processes = None
     if plant == "half" and processes is not None and not _spares(processes):

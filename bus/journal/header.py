@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from bus.journal.format import RECORD_BYTES, RECORD_VERSION
+from queuebroker import _files, _sync
+from queuebroker._platform import SYSTEM
 
 __all__ = [
     "HEADER_BYTES",
@@ -51,6 +54,7 @@ _SEAL: Final = struct.Struct("<4sIQQQ")
 _CRC: Final = struct.Struct("<I")
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_MINUTE_NS: Final = 60 * 10**9
 
 
 @attrs.frozen
@@ -101,8 +105,8 @@ class SegmentHeader:
     segment: its place in the journal, from 0.
     first_n: record number of slot 0; slot i holds record ``first_n + i``.
     slots: how many records it has room for.
-    boot_id: of the machine, 16 bytes, zero where the system has none. Monotonic
-      clocks are comparable between journals of one boot.
+    boot_id: of the machine, 16 bytes, zero if unknown, as in an imported journal.
+      Monotonic clocks are comparable between journals of one boot.
     mono, wall: one instant on both clocks, in nanoseconds.
     seal: None while it is open.
     lost, payloads_lost: records and payloads that the journal had lost when this was
@@ -199,8 +203,17 @@ class SegmentHeader:
 
 
 def boot_id() -> bytes:
-    """Return the boot of this machine for `SegmentHeader.boot_id`."""
-    try:
-        return bytes.fromhex(_BOOT_ID.read_text("ascii").strip().replace("-", ""))
-    except (OSError, ValueError):
-        return bytes(16)
+    """Return the boot of this machine for `SegmentHeader.boot_id`.
+
+    Only Linux has a number of it. Elsewhere the name of the host and the minute of the
+    boot give one, by both clocks. So if the wall clock is set, or the machine sleeps,
+    later processes seem to be of another boot, and the rules assume two clocks.
+    """
+    if SYSTEM == "linux":
+        with suppress(OSError, ValueError):
+            return bytes.fromhex(_BOOT_ID.read_text("ascii").strip().replace("-", ""))
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, not needed on Linux
+
+    minute = (_sync.wall_ns() - _sync.monotonic_ns()) // _MINUTE_NS
+    boot = f"{_files.host_name()} {minute}".encode()
+    return hashlib.blake2b(boot, digest_size=16).digest()

@@ -107,7 +107,7 @@ class LiveCheck:
             read = _Read(journal, builder, builder.result())
             self._read[part.journal] = read
         read.builder.add(segment)
-        # After the records were read: it names all that they name.
+        # Built after the records were read, so it has every name in them.
         read.facts = read.builder.result()
         records = list(segment.records())
         self._traffic.enter(part.journal, read.journal.name)

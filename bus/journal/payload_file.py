@@ -237,8 +237,8 @@ class StoredPayloads:
     def _in_window(self, offset: int) -> bytes | None:
         """Return a body that was read with an earlier one.
 
-        None for one that the writer had not written then. The checksum tells, unless
-        the frame was still zero: that is a body of length 0 with its checksum.
+        None for one that the writer had not written then. The checksum shows that,
+        unless the frame was still zero: that is a body of length 0 with its checksum.
         """
         at = offset - self._start
         if not 0 <= at <= len(self._window) - FRAME.size:

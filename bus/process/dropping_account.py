@@ -43,8 +43,8 @@ class DroppingAccount(Account):
         # The unread messages, oldest first. A run stays until it is at the front and
         # has no unread message.
         self._waiting: deque[Incoming | InboundRun] = deque()
-        # What the next message reports if an interrupt keeps the one being read from
-        # its callback.
+        # The gap that the next message reports if an interrupt keeps the one being read
+        # from its callback.
         self._unseen: int = 0
 
     def admit_locked(

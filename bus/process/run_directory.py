@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.model.rights import AccessList
 
-__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "no_local_links", "run_base"]
+__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 # The folders for the files of one user, on Linux and on Windows.
@@ -62,16 +62,6 @@ def run_base(given: str | None = None) -> Path:
     return Path(f"/tmp/queuebroker-{_files.user_id()}")  # noqa: S108 # checked below
 
 
-def no_local_links(act: str) -> OSError:
-    """Return the error for an act that needs links within a machine (OPEN-1)."""
-    return OSError(
-        errno.EAFNOSUPPORT,
-        f"cannot {act}: processes of one machine are linked by UNIX sockets, which "
-        "this system lacks; give each process a `machine` and a Network of its own, "
-        "and set BUS_RUN_DIR to a folder for each",
-    )
-
-
 class RunDirectory:
     """The directory of one bus, checked (BUS-SEC-3), and the lock in it.
 
@@ -88,7 +78,7 @@ class RunDirectory:
     def __init__(self, bus: str, access: AccessList, base: str | None = None) -> None:
         self._bus: Final = bus
         self._access: Final = access
-        self._locks = _net.Descriptors()  # the descriptor, while the lock is held
+        self._locks = _files.Descriptors()  # the descriptor, while the lock is held
         root = run_base(base)
         self.path: Final = root / bus
         try:
@@ -230,7 +220,12 @@ class RunDirectory:
     def is_served(self) -> bool:
         """Return True if a master accepts links; OSError without UNIX sockets."""
         if not _net.HAS_UNIX:
-            raise no_local_links(f"join bus {self._bus!r}")
+            raise OSError(
+                errno.EAFNOSUPPORT,
+                f"cannot join bus {self._bus!r}: a command joins it by UNIX sockets, "
+                "which this system lacks; call Bus.inspect in its program, or run the "
+                "command with --network on a machine with Linux or macOS",
+            )
         return _net.has_listener(self.path / MASTER)
 
     def release(self) -> None:

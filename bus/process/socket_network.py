@@ -24,7 +24,7 @@ from bus.model.rights import Credentials
 from bus.process.comm_thread import CommThread
 from bus.process.link_helpers import PORT
 from bus.process.link_poller import SocketPoller
-from bus.process.run_directory import ELSEWHERE, RunDirectory, no_local_links
+from bus.process.run_directory import ELSEWHERE, RunDirectory
 from bus.process.socket_listeners import SocketListeners
 from queuebroker import _files, _net, _sync
 from queuebroker.errors import BrokerNameInUseError
@@ -259,7 +259,13 @@ class SocketNetwork:
             remedy = "another machine on this file system needs its own BUS_RUN_DIR"
             raise BusyError(f"{place}; {remedy}")
         if not _net.HAS_UNIX:
-            raise no_local_links(f"join bus {self.bus!r} as a slave")
+            raise OSError(
+                errno.EAFNOSUPPORT,
+                f"cannot join bus {self.bus!r} as a slave: processes of a machine are "
+                "linked by UNIX sockets, which this system lacks; give each process a "
+                "`machine` and a Network of its own, and set BUS_RUN_DIR to a folder "
+                "for each",
+            )
         return [self._listen(name, self.directory.slave())], False
 
     def _listen_as_master(self, name: str) -> list[SocketQueueBroker]:

@@ -3,7 +3,7 @@
 Apart from `queuebroker.testing`, no other package imports ``socket``, ``ssl``,
 ``select`` or ``subprocess``.
 
-polling         kernel readiness; descriptors of which no interrupt can lose one
+polling         kernel readiness
 sockets         plain sockets, non-blocking and close-on-exec
 datagrams       UDP sockets for a group of hosts
 tls             TLS over a connected socket
@@ -24,7 +24,6 @@ from queuebroker._net.polling import (
     POLL_S_MAX,
     READ,
     WRITE,
-    Descriptors,
     Poller,
     processors,
     wait_to_read,
@@ -99,7 +98,6 @@ __all__ = [
     "CertificateFault",
     "Credentials",
     "Datagrams",
-    "Descriptors",
     "Place",
     "Poller",
     "Sleeper",

@@ -1,8 +1,8 @@
-"""Kernel readiness: epoll or a substitute, a wait for one descriptor; `Descriptors`.
+"""Kernel readiness: epoll or a substitute, and waits for a few descriptors.
 
-Without epoll a `Poller` is built on a `WaitSet`, and that without poll on select. These
-cost time for each descriptor watched. kqueue would not, but this code could be tested
-on no system that has it.
+Without epoll, a `Poller` is built on a `WaitSet`; without poll, a `WaitSet` is built on
+select. Both cost time for each descriptor watched. kqueue would cost none, but no
+system with kqueue was available for tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker._files import Descriptors
 from queuebroker._green import refuse_green_threads
 from queuebroker._platform import SYSTEM
 from queuebroker.waiting.event import Event
@@ -30,7 +29,6 @@ __all__ = [
     "POLL_S_MAX",
     "READ",
     "WRITE",
-    "Descriptors",
     "Poller",
     "WaitSet",
     "processors",
@@ -61,11 +59,11 @@ _PAUSE_S: Final = 0.005
 
 
 class _SelectSet:
-    """The part of `select.poll` that this package uses, by `select.select`.
+    """The part of `select.poll` that this package uses, built on `select.select`.
 
-    Windows reports no hang-up: the socket becomes readable, and its end is found by
-    reading. It reports a connect that failed as an exceptional condition. No signal
-    ends `select` there, so the main thread calls it for a slice of time at once.
+    Windows reports no hang-up: the socket becomes readable, and a read finds its end.
+    It reports a connect that failed as an exceptional condition. No signal ends
+    `select` there, so the main thread waits in slices.
     """
 
     def __init__(self) -> None:
@@ -158,7 +156,7 @@ class _Registration:
 
 
 class _PortablePoller:
-    """The part of `select.epoll` that this package uses, by a `WaitSet`.
+    """The part of `select.epoll` that this package uses, built on a `WaitSet`.
 
     A thread may change the descriptors while another one waits: it sets an event that
     ends the wait, and the wait begins again. As with epoll, no event is awaited at a
@@ -252,7 +250,7 @@ class _PortablePoller:
         self._registered.clear()
         changed, self._changed = self._changed, None
         if changed is not None and os.getpid() != self._process:
-            # The child of a fork lacks the thread that waits, and keeps its references.
+            # The child of a fork lacks the waiting thread, but keeps its references.
             changed.close()
 
 

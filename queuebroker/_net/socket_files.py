@@ -120,7 +120,7 @@ def listen_abstract(name: str, *, backlog: int) -> Socket:
         OSError: EADDRINUSE if another socket has the name.
     """
     if SYSTEM != "linux":
-        text = "only Linux has UNIX sockets with an abstract name; use a path"
+        text = "only Linux has UNIX sockets with an abstract name; use a path, or TCP"
         raise OSError(errno.EAFNOSUPPORT, text)
     made = ipc_socket()
     try:

@@ -56,14 +56,14 @@ Place = str | tuple[str, int]
 AT_ONCE: Final[int] = getattr(socket, "MSG_DONTWAIT", 0)
 _UNIX: Final[int] = getattr(socket, "AF_UNIX", -1)
 HAS_UNIX: Final = _UNIX != -1
-# A connect that has started. Windows says `EWOULDBLOCK`; elsewhere that is `EAGAIN`, of
-# a UNIX socket without room for another connection.
+# A connect that has started. Windows returns `EWOULDBLOCK`. Elsewhere that number is
+# `EAGAIN`, returned if the listener at a path has no room for another connection.
 _STARTED: Final = (
     0,
     errno.EINPROGRESS,
     *((errno.EWOULDBLOCK,) if SYSTEM == "windows" else ()),
 )
-# Linux closes the descriptors it passes on exec by itself.
+# With this flag, Linux marks received descriptors as close-on-exec.
 _CLOSED_ON_EXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 # Of macOS and the BSDs, not in `socket`: the level of UNIX sockets, and its options for
 # the user (a `struct xucred`) and the process of the peer.
@@ -126,7 +126,7 @@ def _listen(
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        # On Windows that option lets another process take the address.
+        # On Windows this option lets another process bind the same address.
         if SYSTEM != "windows":
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if only is not None:
@@ -280,7 +280,7 @@ def is_connected(connecting: Socket) -> bool:
 
 
 def _no_unix_sockets() -> OSError:
-    text = "this system has no UNIX sockets; use TCP, at 127.0.0.1"
+    text = "this system has no UNIX sockets; use TCP, such as tcp://127.0.0.1:7000"
     return OSError(errno.EAFNOSUPPORT, text)
 
 

@@ -53,7 +53,8 @@ class Waker:
             # The default loop of Windows.
             self._proactor: Any = getattr(loop, "_proactor", None)
             if self._proactor is None or self._event.reader is None:
-                msg = f"cannot wait: {type(loop).__name__} does not read descriptors"
+                name = type(loop).__name__
+                msg = f"cannot wait: {name} does not read descriptors; use asyncio.run"
                 raise NotImplementedError(msg) from None
             self._receive()
 
@@ -64,15 +65,15 @@ class Waker:
     def release_of(
         self, sleeping: list[Future[None]]
     ) -> tuple[Callable[[], object], Callable[[], int]]:
-        """Return a call that wakes a sleeper once, and one that returns 0 after that.
+        """Return a release, which wakes a sleeper once, and the count of releases left.
 
-        The first call takes the only item of an iterator, the steps, and runs them. Any
-        other call, also a simultaneous one, finds no item. The call holds this waker,
-        and so its descriptor, as long as the call exists.
+        The first call of the release takes the only item of an iterator, the steps, and
+        runs them. Any other call, also a simultaneous one, finds no item. The release
+        holds this waker, and so its descriptor.
         """
         # deque(steps, 0) runs the steps in C and keeps none of their results. A call
-        # that finds no item returns `self`; as an argument it is held as long as that
-        # call exists.
+        # that finds no item returns `self`; as an argument, `self` is held as long as
+        # the release exists.
         steps = chain(
             map(self._rung.append, (sleeping,)),
             map(operator.call, (self._event.set,)),

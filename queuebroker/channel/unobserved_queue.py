@@ -70,7 +70,8 @@ class UnobservedMessageQueue(LockedMessageQueue):
         self._outgoing: Final[deque[Message]] = self._outward._messages
         self._free: Final[WaitList] = self._inward.room
         self._arrived: Final[WaitList] = self._outward.arrived
-        # In C, for a spin; at its end the table decides about a disconnect, too.
+        # A call into C, for a spin. After the spin, the table decides, also about a
+        # disconnect.
         self._has_message: Final = partial(bool, self._incoming)
         # As in `FastMessageQueue`: the class of data that needs no copy.
         self._plain: Final[type] = bytes if connection.limit is None else type(self)

@@ -1,8 +1,8 @@
 """`Event`: a descriptor that is readable while the event is set.
 
-An eventfd; where the system has none, a pipe; on Windows, which waits for sockets
-alone, a pair of these. All work alike: to set an event twice is no error, and to clear
-an event that is not set raises `BlockingIOError`.
+An eventfd on Linux, a pipe on other POSIX systems, and a pair of sockets on Windows,
+where `select` accepts sockets only. On each, to set an event twice is no error, and to
+clear an event that is not set raises `BlockingIOError`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Event:
         self.fd, writer = self._opened
         os.set_blocking(self.fd, False)
         os.set_blocking(writer, False)
-        # A write of this class to a full pipe, which is readable, raises no error.
+        # A full pipe is readable. `FileIO.write` to a full pipe raises no error.
         self.set = partial(io.FileIO(writer, "w", closefd=False).write, b"\0")
         self.clear = partial(os.read, self.fd, _PIPE_BYTES)
 

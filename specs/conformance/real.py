@@ -33,8 +33,8 @@ __all__ = ["NAME", "RealDriver", "perform", "try_program"]
 
 NAME = "real threads"
 
-# Linux tells whether a thread runs; elsewhere one that gets no processor must not count
-# as waiting.
+# Longer where no file shows whether a thread runs: a thread that gets no processor must
+# not count as waiting.
 _TASK = Path(f"/proc/self/task/{threading.get_native_id()}")
 QUIET_S = 0.05 if _TASK.exists() else 0.25
 # An implementation that polls moves for ever; after this time it counts as waiting.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from bus.features.durable import storage
-from queuebroker._net import Descriptors
+from queuebroker._files import Descriptors
 from tests.crash_states.disk import (
     DirectoryCreation,
     Disk,

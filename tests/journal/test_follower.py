@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.errors import JournalError
-from bus.journal import header
 from bus.journal.follower import EARLIEST, LATEST, Follower, starting_position
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST, PUBLISHED_OFFSET
@@ -178,8 +176,7 @@ def test_all_records_of_a_killed_process_are_final(
         file.seek(HEADER_BYTES + (160 - 153) * RECORD_BYTES + 5)
         file.write(b"killed in the middle of a record")
     if restarted:
-        monkeypatch.setattr(header, "_BOOT_ID", tmp_path / "boot_id")
-        (tmp_path / "boot_id").write_text(f"{uuid.uuid4()}")
+        monkeypatch.setattr("bus.journal.follower.boot_id", lambda: b"another boot")
 
     after = follower.latest(before, most=None)
 

@@ -20,6 +20,7 @@ from bus.journal.header import (
     SegmentHeader,
     boot_id,
 )
+from queuebroker import _files, _sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,24 +150,39 @@ def test_a_seal_that_cannot_be_true_is_damaged(seal: Seal) -> None:
     assert header.seal_flaw == "the seal at byte 512 is damaged"
 
 
+def test_linux_gives_its_boot_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "boot_id"
+    path.write_text("01234567-89ab-cdef-0123-456789abcdef\n")
+    monkeypatch.setattr("bus.journal.header.SYSTEM", "linux")
+    monkeypatch.setattr("bus.journal.header._BOOT_ID", path)
+
+    assert boot_id() == bytes.fromhex("0123456789abcdef" * 2)
+
+
 @pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        (
-            "01234567-89ab-cdef-0123-456789abcdef\n",
-            bytes.fromhex("0123456789abcdef" * 2),
-        ),
-        ("not a number", bytes(16)),
-        (None, bytes(16)),
-    ],
-    ids=["of Linux", "unreadable", "missing"],
+    ("system", "text"),
+    [("posix", ""), ("linux", "not a number"), ("linux", None)],
+    ids=["macOS", "unreadable", "missing"],
 )
-def test_a_system_without_a_boot_number_has_zero(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, read: bytes
+def test_a_boot_without_a_number_is_known_by_its_host_and_its_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, text: str | None
 ) -> None:
     path = tmp_path / "boot_id"
     if text is not None:
         path.write_text(text)
+    monkeypatch.setattr("bus.journal.header.SYSTEM", system)
     monkeypatch.setattr("bus.journal.header._BOOT_ID", path)
 
-    assert boot_id() == read
+    def boot(host: str, wall_s: int, monotonic_s: int) -> bytes:
+        monkeypatch.setattr(_files, "host_name", lambda: host)
+        monkeypatch.setattr(_sync, "wall_ns", lambda: wall_s * 10**9)
+        monkeypatch.setattr(_sync, "monotonic_ns", lambda: monotonic_s * 10**9)
+        return boot_id()
+
+    one = boot("here", 60_030, 30)
+    assert len(one) == 16
+    assert boot("here", 70_030, 10_030) == one
+    assert boot("there", 60_030, 30) != one
+    assert boot("here", 60_130, 30) != one

@@ -6,7 +6,7 @@ tasks         a task that records or blocks, and plain callbacks; to receive mes
 serving       the calling thread as one of a bus; to let its callbacks run and wait
 inspection    the visible state of a bus; to check tasks, and that counters balance
 journals      the journal of a bus in words; to compare its steps, and check its rules
-systems       marks for tests of what only some systems have
+systems       marks for tests of parts that only some systems have
 station       an exchange, threads and clerks without the API; to test them alone
 messages      a message, or commands that arrived together; to give one to a component
 clock         a monotonic clock that the test sets; to let time pass without waiting

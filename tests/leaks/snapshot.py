@@ -91,7 +91,7 @@ def _threads() -> frozenset[threading.Thread]:
 def _descriptors() -> frozenset[str]:
     """Name each open descriptor by number and target, so that a reuse is noticed."""
     found = []
-    # Wine shows the files of the system below it, which opens some of its own.
+    # Wine shows the files of the host, where Wine itself opens some.
     for number in _names_in(_FDS) if SYSTEM != "windows" else ():
         # The descriptor that lists the folder is itself listed, and closed by now.
         with suppress(OSError):

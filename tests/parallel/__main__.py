@@ -1,7 +1,7 @@
 """``python -m tests.parallel --seconds 3600``: rounds of threads at the same time.
 
-Prints a line for each tenth of the time. Exit 1 at the first message that is lost,
-comes twice or is overtaken, and at a thread that hangs; the line before names the seed.
+Prints a line for each tenth of the time. If a message is lost, received twice or
+overtaken, or if a thread hangs, names the seed and exits with 1.
 """
 
 from __future__ import annotations

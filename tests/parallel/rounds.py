@@ -1,7 +1,7 @@
 """One drawn round: threads meet, send and receive, and every message is accounted for.
 
-Each message has the number of its sender and its own number. So a message that was
-lost, came twice, or overtook another one of its sender is seen at its receiver.
+Each message has the number of its sender and its own number. So the receivers notice a
+message that was lost, that came twice, or that overtook another one of its sender.
 """
 
 from __future__ import annotations

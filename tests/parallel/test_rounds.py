@@ -1,4 +1,4 @@
-"""Every message arrives once and in order, whatever threads do at the same time."""
+"""Every message arrives once and in order, while threads work at the same time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """QB-ERR-9: a Ctrl-C ends each wait of the main thread, on every system.
 
-Windows needs a test of its own kind: no signal ends a lock's ``acquire`` there.
+Windows needs another kind of test: no signal ends a lock's ``acquire`` there.
 """
 
 from __future__ import annotations
@@ -161,6 +161,6 @@ def test_a_ctrl_c_ends_a_join(timeout: float | None) -> None:
         with _struck_once():
             task.join(timeout)
 
-        # Up to 3.12 the thread now counts as ended: `Thread.join` says so.
+        # Up to 3.12 the thread now counts as ended for `Thread.join`.
         end.set()
         task.join()

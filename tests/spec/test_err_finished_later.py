@@ -151,7 +151,7 @@ def test_a_match_that_was_interrupted_leaves_nothing_with_the_other(
         everywhere(case, points=range(40, 70))
 
 
-# Without eventfds there are sockets, which say that only their collection closed them.
+# Without eventfds there are sockets, which warn if only their collection closes them.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @clause("QB-BOOK-5", "QB-ERR-9")
 def test_a_descriptor_is_readable_after_an_interrupt_of_its_creation() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from queuebroker.testing import Run
 
-# A Python for embedding has compiled modules only: no line shows what a lock is called.
+# A Python for embedding has compiled modules only: no line shows the name of a lock.
 needs_sources = pytest.mark.skipif(
     not linecache.getline(queue.__file__, 1),
     reason="no source of the standard library here",

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from bus.errors import BusyError
 from queuebroker import _files, _platform
-from queuebroker._net import Descriptors
+from queuebroker._files import Descriptors
 
 if TYPE_CHECKING:
     from pathlib import Path

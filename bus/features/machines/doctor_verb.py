@@ -252,6 +252,8 @@ def _keys(target: Target, network: Network) -> tuple[MachineKeys | None, list[Fi
 def _bus_here(target: Target) -> Finding:
     """Report whether the bus runs here, and whether this user may join it."""
     what = f"bus {target.bus}"
+    if not _net.HAS_UNIX:
+        return Finding(what, WARN, "not searched: this system has no UNIX sockets")
     try:
         if is_served(target):
             fact = "runs here: 'bus machines' lists the machines known to its master"
@@ -286,6 +288,8 @@ def _in_use(target: Target, what: str) -> Finding:
     except (BusError, ValueError, OSError):
         pass  # `_bus_here` reports the error
     do = "set `listen` to another port, or end that process"
+    if not _net.HAS_UNIX:
+        return Finding(what, WARN, "a process listens there", f"if not the bus, {do}")
     return Finding(what, FAIL, "another process listens there", do)
 
 

@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.errors import WireError
 from bus.features.memory.shared_memory import SEALS_NEEDED
-from queuebroker._files import fcntl
-from queuebroker._net import Descriptors
+from queuebroker._files import Descriptors, fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable

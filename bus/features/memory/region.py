@@ -117,7 +117,7 @@ class PoolLayout(Struct, frozen=True):
         return index * self.buffer_bytes
 
     def is_direct(self, index: int) -> bool:
-        """Return True if a block was built as a DCB, whatever it serves as (MC-15)."""
+        """Return True if a block was built as a DCB, for any present use (MC-15)."""
         return index < self.buffers
 
     def buffers_for(self, size: int) -> int:

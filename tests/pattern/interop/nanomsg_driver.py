@@ -17,7 +17,6 @@ _AF_SP_RAW: Final = 2
 _KINDS: Final = {"bus": 0x70, "pair0": 0x10}
 _SOL_SOCKET: Final = 0
 _ANY_SIZE: Final = ctypes.c_size_t(-1)  # NN_MSG: the library allocates
-_DONTWAIT: Final = 1
 _OPTIONS: Final = {
     "send_timeout_ms": 4,
     "receive_timeout_ms": 5,
