@@ -111,7 +111,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "__main__",
     ),
     "bus.aio": (
+        "waits",
         "loop_thread",
+        "task_iterator",
         "listener",
         "watcher",
         "task",

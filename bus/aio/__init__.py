@@ -1,4 +1,4 @@
-"""The bus for coroutines: the same names, with ``await``.
+"""A bus for coroutines.
 
 ::
 
@@ -10,17 +10,36 @@
 
         print(await bus.call("thermostat", {"celsius": 17}))  # {'heat': True}
 
-The event loop hosts the tasks as a thread of the bus does. A call starts no thread. One
-bus may be used by coroutines, event loops and threads at once: `wrap` returns the face
-of a bus that `bus.open_bus` has returned.
+The event loop hosts the tasks as a thread of the bus does. Sends and receives start no
+thread; rare calls such as `open_bus`, `Bus.register` and `Bus.close` use one. One bus
+may be used by coroutines, event loops and threads at once: `wrap` returns the object
+for coroutines of a bus that `bus.open_bus` has returned.
 
 Not imported by ``import bus``, so that only programs with asyncio load it.
+
+bus              `Bus`, `open_bus`, `wrap`
+task             `Task`, and its handler
+listener         notifications for ``async for``
+watcher          arrivals and departures of tasks for ``async for``
+task_iterator    the base of these two
+loop_thread      the event loop as a thread that hosts tasks
+waits            how a coroutine waits for an outcome, or for a thread
 """
 
 from __future__ import annotations
 
-from bus.aio.bus import Bus, open_bus, wrap
+from bus.aio.bus import Bus, Factory, open_bus, wrap
 from bus.aio.listener import Listener
-from bus.aio.task import Task
+from bus.aio.task import Handler, Task
+from bus.aio.watcher import Watcher
 
-__all__ = ["Bus", "Listener", "Task", "open_bus", "wrap"]
+__all__ = [
+    "Bus",
+    "Factory",
+    "Handler",
+    "Listener",
+    "Task",
+    "Watcher",
+    "open_bus",
+    "wrap",
+]

@@ -1,18 +1,18 @@
-"""`Bus`: the face of a bus for coroutines, and `open_bus` and `wrap`, which make it."""
+"""`Bus`: a bus for coroutines, and `open_bus` and `wrap`, which return one."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from bus.aio.listener import Listener
-from bus.aio.loop_thread import LoopThread, in_thread
-from bus.aio.task import Handler, Task, call, command
+from bus.aio.loop_thread import LoopThread
+from bus.aio.task import Handler, Task, check_concurrency, check_handler
+from bus.aio.waits import in_thread
 from bus.aio.watcher import Watcher
 from bus.api import bus as threads
 from bus.api import membership
@@ -23,55 +23,45 @@ from bus.api.arguments import (
     check_instance,
     check_optional_callback,
     deadline_after,
-    wrong_type,
 )
 from bus.api.task import Where
 from bus.errors import CommandTimeoutError
 from bus.model.address import Address, names_any_machine
 from bus.model.message import Incoming
 from bus.model.registration import Visibility
-from bus.model.snapshot import BusSnapshot
 from bus.model.specification import Specification
 from bus.process.account import Overflow
 from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
 
-__all__ = ["Bus", "open_bus", "wrap"]
+__all__ = ["Bus", "Factory", "open_bus", "wrap"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-Factory: TypeAlias = Callable[["Bus", str, Any], Coroutine[Any, Any, Task]]
-
-
 class Bus(Uncopyable):
-    """The face of a bus for coroutines; ``async with`` closes the bus on leaving.
+    """A bus for coroutines; ``async with`` closes it on leaving, for threads as well.
 
-    `open_bus` and `wrap` create it. The methods may be awaited in any number of event
+    `open_bus` and `wrap` return it. The methods may be awaited in any number of event
     loops; each hosts the tasks that its coroutines register.
     """
 
-    __slots__ = ("_last", "_plain")
+    __slots__ = ("_last_thread", "_plain")
 
     def __init__(self, plain: threads.Bus) -> None:
         check_instance("bus", plain, threads.Bus)
         self._plain: Final = plain
         # The thread of the loop that called last.
-        self._last: LoopThread | None = None
+        self._last_thread: LoopThread | None = None
 
     def __repr__(self) -> str:
         return f"<aio {self._plain!r}>"
 
     @property
     def bus(self) -> threads.Bus:
-        """The plain bus, for threads."""
+        """The plain bus, for threads and for all that never waits."""
         return self._plain
-
-    @property
-    def name(self) -> str:
-        """The name of the bus."""
-        return self._plain.name
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,12 +96,12 @@ class Bus(Uncopyable):
         Raises:
             NameTakenError, AccessDeniedError, UnknownTaskError, ValueError: as
               `bus.Bus.register`.
-            TypeError: ``handler`` is no coroutine function.
+            TypeError: ``handler`` is not a coroutine function.
         """
         if handler is not None:
-            _check_handler(handler)
-        positive("concurrency", concurrency)
-        thread = self._thread()
+            check_handler(name, handler)
+        check_concurrency(concurrency, handler)
+        thread = self._thread("register a task")
         # A thread waits for the decision on the name, which may take two seconds.
         registering = partial(
             self._plain.register,
@@ -122,7 +112,7 @@ class Bus(Uncopyable):
             capacity=capacity,
         )
         plain = await in_thread(registering, plain_task.Task.deregister)
-        return self._new_task(plain, thread, handler, concurrency)
+        return Task(plain, thread, handler, concurrency)
 
     def task(
         self,
@@ -130,10 +120,12 @@ class Bus(Uncopyable):
         *,
         concurrency: int = 1,
         visibility: Visibility = Visibility.PUBLIC,
+        overflow: Overflow = "error",
+        capacity: int | None = None,
     ) -> Callable[[Handler], Task]:
         """Register a coroutine function as a task: ``@bus.task("adder")``.
 
-        concurrency: as in `register`.
+        The arguments are those of `register`; the task replaces the function.
 
         This does not wait for the decision on the name. If another process has the
         name, that is logged and the task is deregistered; `register` raises instead.
@@ -143,24 +135,18 @@ class Bus(Uncopyable):
         positive("concurrency", concurrency)
 
         def registered(handler: Handler) -> Task:
-            _check_handler(handler)
-            thread = self._thread()
-            plain = self._plain.register(name, thread=thread, visibility=visibility)
-            return self._new_task(plain, thread, handler, concurrency)
+            check_handler(name, handler)
+            thread = self._thread("register a task")
+            plain = self._plain.register(
+                name,
+                thread=thread,
+                visibility=visibility,
+                overflow=overflow,
+                capacity=capacity,
+            )
+            return Task(plain, thread, handler, concurrency)
 
         return registered
-
-    def _new_task(
-        self,
-        plain: plain_task.Task,
-        thread: LoopThread,
-        handler: Handler | None,
-        concurrency: int,
-    ) -> Task:
-        task = Task(plain, thread)
-        if handler is not None:
-            task._start(handler, concurrency)
-        return task
 
     async def service(
         self, name: str, transform: Callable[[Incoming], Any] | None = None
@@ -178,6 +164,8 @@ class Bus(Uncopyable):
         task = await self.register(name, pass_on)
         return task
 
+    # Moving tasks to other processes.
+
     async def hand_over(
         self,
         task: Task,
@@ -188,22 +176,32 @@ class Bus(Uncopyable):
     ) -> Address:
         """Let another process take over a task; as `bus.Bus.hand_over`.
 
-        The handler takes no further command, and those that it handles now end before
-        the task is asked for its state (`Task.on_leave`).
+        The handler takes no further command, and ends those that it handles before the
+        task is asked for its state (`bus.Task.on_leave`). If the call is cancelled, the
+        move goes on.
+
+        Raises:
+            RuntimeError: the task's own handler calls this.
         """
         check_instance("task", task, Task)
-        await task._pause()
-        try:
-            return await in_thread(
-                partial(
-                    self._plain.hand_over,
-                    *(task.task, to),
-                    factory=factory,
-                    timeout=timeout,
-                )
+        if asyncio.current_task() in task._busy:
+            msg = (
+                f"cannot hand over {task.address.module!r} in its own handler, which"
+                " has to end before: start an asyncio task for it"
             )
-        finally:
-            task._resume()  # unless it has left
+            raise RuntimeError(msg)
+        moving = partial(
+            self._plain.hand_over, task.task, to, factory=factory, timeout=timeout
+        )
+
+        async def move() -> Address:
+            await task._pause()
+            try:
+                return await in_thread(moving)
+            finally:
+                task._resume()  # it may not have left
+
+        return await asyncio.shield(asyncio.ensure_future(move()))
 
     async def accept_tasks(
         self, name: str, factories: Mapping[str, Factory]
@@ -212,10 +210,10 @@ class Bus(Uncopyable):
 
         factories: coroutine functions by name. Each is called with this object, the
           name to register and the state of the former task, and returns the `Task` that
-          it registers. All else as `bus.Bus.accept_tasks`.
+          it registers. Otherwise as `bus.Bus.accept_tasks`.
         """
-        for each in factories.values():
-            _check_handler(each, "factory")
+        for each, factory in factories.items():
+            check_handler(each, factory)
         loop = asyncio.get_running_loop()
 
         def in_loop(factory: Factory) -> Callable[..., plain_task.Task]:
@@ -240,11 +238,11 @@ class Bus(Uncopyable):
         timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and await the answer; see `Task.call`."""
-        return await call(self._caller()._sender, to, payload, None, timeout)
+        return await self._caller().call(to, payload, timeout=timeout)
 
     async def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
         """Send a command without an answer; see `Task.command`."""
-        await command(self._caller(), to, payload, None, UNSET)
+        await self._caller().command(to, payload)
 
     def listen(
         self,
@@ -258,23 +256,17 @@ class Bus(Uncopyable):
 
         timeout: the iteration ends if no notification arrives for this many seconds;
           None for no limit.
-        overflow, capacity: as in `bus.Task.subscribe`.
+        overflow, capacity: as in `bus.Task.subscribe`. No policy slows a notifier of
+          another process.
         """
         deadline_after(timeout)
-        tasks, thread = self._plain._implicit_tasks, self._thread()
-        orphans = self._plain._orphans
-        return _iterate(
-            tasks.private_task(thread),
-            lambda task: Listener(task, orphans, to, timeout, overflow, capacity),
+        return self._with_task(
+            "listen", lambda task: Listener(task, to, timeout, overflow, capacity)
         )
 
     def watch(self, to: Where | Specification) -> Watcher:
         """Watch which of the named tasks are registered; see `Watcher`."""
-        tasks, thread = self._plain._implicit_tasks, self._thread()
-        return _iterate(
-            tasks.private_task(thread),
-            lambda task: Watcher(task, self._plain._orphans, to),
-        )
+        return self._with_task("watch", lambda task: Watcher(task, to))
 
     async def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
         """Wait until a task is registered under a name; as `bus.Bus.wait_for`."""
@@ -287,59 +279,93 @@ class Bus(Uncopyable):
                 if presence.here:
                     return presence.address
             self._plain._lifetime.check()
-            watcher._check()
+            watcher._task._sender.require_host()  # else its task has deregistered
         assert timeout is not None
         raise CommandTimeoutError(
             str(where), timeout, missing="task found under the name"
         )
 
-    def inspect(self) -> BusSnapshot:
-        """Return a snapshot of this bus in this process; does not wait."""
-        return self._plain.inspect()
-
     async def close(self, drain: float = 1.0) -> None:
-        """Leave the bus, as `bus.Bus.close`; the event loop serves meanwhile.
+        """Leave the bus, as `bus.Bus.close`; the event loop serves its tasks meanwhile.
 
-        drain: the seconds for which the handlers may still handle commands.
+        drain: the seconds for which the handlers may still handle commands. Then they
+          are cancelled, and their callers get an error.
+
+        Does not wait if a handler calls it.
         """
-        await in_thread(partial(self._plain.close, drain))
+        thread = self._last_thread
+        closing = in_thread(partial(self._plain.close, drain))
+        if thread is not None and thread.runs_job:
+            thread.closing = asyncio.ensure_future(closing)
+        else:
+            await closing
 
     # The thread of the running loop.
 
-    def _thread(self) -> LoopThread:
-        """Return the thread of the running loop; it begins to serve if it is new."""
-        loop, last = asyncio.get_running_loop(), self._last
+    def _thread(self, act: str) -> LoopThread:
+        """Return the thread of the running loop; it begins to serve if it is new.
+
+        act: the action of the call, for the error.
+
+        Raises:
+            RuntimeError: no loop is running.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            msg = (
+                f"cannot {act} on bus {self._plain.name!r}: no event loop is running;"
+                " call it in a coroutine"
+            )
+            raise RuntimeError(msg) from None
+        last = self._last_thread
         if last is None or last.loop is not loop or not last.serves:
-            self._last = last = LoopThread.of(self._plain._threads, loop)
+            last = self._last_thread = LoopThread.of(self._plain._threads, loop)
         return last
 
-    def _caller(self) -> plain_task.Task:
+    def _caller(self) -> Task:
         """Return the implicit task of the running loop."""
-        thread = self._thread()
-        caller = thread.caller
-        if caller is None or caller._entry.host is None:
-            tasks = self._plain._implicit_tasks
-            caller = thread.caller = tasks.private_task(thread)
+        thread = self._thread("call")
+        caller: Task | None = thread.caller
+        if caller is None or caller.task._entry.host is None:
+            plain = self._plain._implicit_tasks.private_task(thread)
+            caller = thread.caller = Task(plain, thread)
         return caller
+
+    def _with_task(self, act: str, iterator: Callable[[plain_task.Task], T]) -> T:
+        """Return an iterator with a private task of its own."""
+        task = self._plain._implicit_tasks.private_task(self._thread(act))
+        try:
+            return iterator(task)
+        except BaseException:
+            task.deregister()
+            raise
+
+
+Factory: TypeAlias = Callable[[Bus, str, Any], Coroutine[Any, Any, Task]]
 
 
 def wrap(bus: threads.Bus) -> Bus:
-    """Return the face of a bus for coroutines; both may be used at once.
+    """Return a bus for coroutines; both objects may be used at once.
 
     Raises:
-        TypeError: it is no bus.
+        TypeError: ``bus`` is not a `bus.Bus`.
     """
     return Bus(bus)
 
 
 class Opening:
-    """A bus that opens: ``await`` it, or use it with ``async with``."""
+    """A bus that opens: use it with ``async with``, or ``await`` it."""
 
     __slots__ = ("_bus", "_open")
 
-    def __init__(self, open_it: Callable[[], threads.Bus]) -> None:
-        self._open: Final = open_it
+    def __init__(self, open_bus: Callable[[], threads.Bus]) -> None:
+        self._open: Final = open_bus
         self._bus: Bus | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        msg = f"{name}: the bus is not open yet; use `async with` or `await` first"
+        raise AttributeError(msg)
 
     def __await__(self) -> Generator[Any, Any, Bus]:
         return self._opened().__await__()
@@ -361,30 +387,12 @@ class Opening:
         return Bus(await in_thread(self._open, threads.Bus.close))
 
 
-def _opening(opens: Callable[P, threads.Bus]) -> Callable[P, Opening]:
-    @functools.wraps(opens)
+def _opening(open_bus: Callable[P, threads.Bus]) -> Callable[P, Opening]:
+    @functools.wraps(open_bus)
     def opening(*args: P.args, **kwargs: P.kwargs) -> Opening:
-        return Opening(partial(opens, *args, **kwargs))
+        return Opening(partial(open_bus, *args, **kwargs))
 
     return opening
 
 
 open_bus = _opening(membership.open_bus)
-
-
-def _iterate(task: plain_task.Task, iterator: Callable[[plain_task.Task], T]) -> T:
-    """Return an iterator that has a private task of its own."""
-    try:
-        return iterator(task)
-    except BaseException:
-        task.deregister()
-        raise
-
-
-def _check_handler(handler: object, what: str = "handler") -> None:
-    """Check a handler: a coroutine function, or an object called as one."""
-    called = type(handler).__call__ if callable(handler) else None
-    if not (
-        inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
-    ):
-        raise wrong_type(what, "a coroutine function", handler)

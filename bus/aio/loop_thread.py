@@ -1,16 +1,15 @@
 """`LoopThread`: an event loop as a thread of a bus, which hosts tasks.
 
-The loop serves the tasks whenever their inbox has an item, between its own callbacks.
-Nothing that it serves waits, since these tasks have no callbacks: their messages stay
-unread until a coroutine receives them, so that the capacity of a task counts them.
+The loop serves the tasks between its own callbacks, whenever their inbox has an item.
+Serving never blocks, since these tasks have no callbacks: their messages stay unread
+until a coroutine receives them, so that the capacity of a task counts them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.bus_thread import LOOPS, SERVING, BusThread
 from bus.api.reentry import guarded
@@ -22,119 +21,90 @@ from queuebroker.waiting.parking import PENDING, Pending
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Coroutine
-    from typing import Any
 
     from bus.api.bus_thread import ThreadOwner
     from bus.api.bus_threads import BusThreads
-    from bus.api.outcome import Awaited
     from bus.api.task import Task
     from bus.process.thread_manager import ThreadManager
-    from queuebroker.aio.waker import Waiter
 
-__all__ = ["Handled", "LoopThread", "in_thread", "over", "until"]
-
-
-T = TypeVar("T")
+__all__ = ["LoopThread", "wait_until"]
 
 _numbers: Final = itertools.count(1)  # of the threads, for their names
+# Maximum time, in seconds, for which the end waits for cancelled handlers.
+_CANCEL_S: Final = 1.0
 
 
-async def until(done: Callable[[], object], task: Task, deadline: float | None) -> bool:
+async def wait_until(
+    done: Callable[[], object], task: Task, deadline: float | None
+) -> bool:
     """Wait until ``done()`` returns true; return False if the deadline passes first.
 
-    task: a task that the running loop hosts. A thread that makes the condition true
-      wakes its waiters (`Receiver.wake_waiters`) afterwards.
+    task: a task of the running loop. A thread that makes the condition true wakes the
+      waiters of its receiver afterwards (`Receiver.wake_waiters`).
     deadline: on the monotonic clock in seconds; None for no limit.
+
+    Raises:
+        RuntimeError: another loop hosts the task.
     """
-    waiters = task._receiver.waiters
-    while not done():
-        # What has arrived comes before the deadline.
-        host = task._entry.host
-        if host is not None and host.thread.serve():
-            continue
-        waiter = running_waker().waiter()
-        waiters.append(waiter)
-        try:
-            # Checked after the parker is listed: an earlier thread could not see it.
-            if not done() and not await waiter.slept(deadline):
-                return bool(done())
-        finally:
-            waiters.remove(waiter)
-    return True
-
-
-async def over(awaited: Awaited[Any], deadline: float | None) -> bool:
-    """Wait for an outcome whose parker is a waiter of this loop; False if it is late.
-
-    deadline: on the monotonic clock in seconds; None for no limit.
-    """
-    waiter: Waiter = awaited.parker
-    while not awaited.is_over():
-        if not await waiter.slept(deadline):
-            return awaited.is_over()
-        # Before the outcome is read again: a later wake-up must find it armed.
-        waiter.arm()
-    return True
-
-
-async def in_thread(
-    function: Callable[[], T], undo: Callable[[T], object] | None = None
-) -> T:
-    """Call a function that waits in a thread of the loop's executor.
-
-    For calls that are rare: a message never takes a thread.
-
-    undo: called there with the result, if the caller was cancelled before it came.
-    """
-    loop = asyncio.get_running_loop()
-    calling = loop.run_in_executor(None, function)
+    receiver = task._receiver
+    waiters = receiver.waiters
     try:
-        return await asyncio.shield(calling)
-    except asyncio.CancelledError:
-        if undo is not None:
-            calling.add_done_callback(partial(_undo, loop, undo))
-        raise
-
-
-def _undo(
-    loop: AbstractEventLoop,
-    undo: Callable[[T], object],
-    called: asyncio.Future[T],
-) -> None:
-    if not called.cancelled() and called.exception() is None:
-        loop.run_in_executor(None, undo, called.result())
-
-
-class Handled(Protocol):
-    """A task with a handler; `bus.aio.task.Task` implements it."""
-
-    def is_idle(self) -> bool:
-        """Return True if the handler neither handles a command nor has one to take."""
+        while not done():
+            # Arrived messages come before the deadline.
+            host = task._entry.host
+            if host is not None and host.thread.serve():
+                continue
+            waiter = running_waker().waiter()
+            waiters.append(waiter)
+            try:
+                # Checked after the parker is listed: an earlier thread could not see
+                # it.
+                if not done() and not await waiter.slept(deadline):
+                    return bool(done())
+            finally:
+                waiters.remove(waiter)
+    finally:
+        # It may have been woken for a message that it does not take, or for the first
+        # of several.
+        receiver.wake_next_waiter()
+    return True
 
 
 class LoopThread(BusThread):
     """The thread of an event loop, which serves tasks between its callbacks.
 
-    It is created in the running loop. Its own task of asyncio serves until the thread
-    is stopped, or until the loop cancels that task at its end; both deregister the
-    tasks of the bus.
+    It is created in the running loop. An asyncio task of its own serves until the
+    thread is stopped, or until the loop cancels that task at its end; both deregister
+    the tasks of the bus.
 
     loop: the event loop.
-    caller: the private task for the calls of its coroutines; None before the first.
-    handled: the tasks with a handler. A stopped thread serves until they are idle, as
-      long as its stop allows.
+    caller: the `bus.aio.Task` for the calls of its coroutines; None before the first.
+    closing: closes the bus, if a handler has requested that; else None.
+    are_idle: for each task with a handler, a function that returns True if the handler
+      neither handles a command nor has one to take. A stopped thread serves until all
+      are idle, until its stop time at the latest.
 
     Lock: `ThreadManager.driving` is held until the thread has ended.
     """
 
-    __slots__ = ("_jobs", "_serving", "_until", "_woken", "caller", "handled", "loop")
+    __slots__ = (
+        "_jobs",
+        "_serving",
+        "_until",
+        "_woken",
+        "are_idle",
+        "caller",
+        "closing",
+        "loop",
+    )
 
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
         super().__init__(owner, manager)
         self.loop: Final[AbstractEventLoop] = asyncio.get_running_loop()
-        self.handled: Final[set[Handled]] = set()
+        self.caller: Any = None
+        self.closing: asyncio.Task[None] | None = None
+        self.are_idle: Final[set[Callable[[], bool]]] = set()
         self._jobs: Final[set[asyncio.Task[None]]] = set()
-        self.caller: Task | None = None
         manager.adopt()
         manager.driving.acquire()
         # Except in `_serve`, coroutines use the bus as other threads do, by the inbox:
@@ -144,7 +114,7 @@ class LoopThread(BusThread):
         me = _sync.get_ident()
         LOOPS[me] = LOOPS.get(me, 0) + 1
         SERVING.add(me)
-        # The end of the current wait of the task that serves; None for no limit.
+        # The deadline of the current wait of the serving asyncio task; None for none.
         self._until: float | None = None
         self._woken: bool = False  # see `_wake`
         # Neither it nor a worker is referred to after its end: its exception would keep
@@ -180,20 +150,39 @@ class LoopThread(BusThread):
             raise RuntimeError(msg)
 
     def start_job(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task of asyncio that is cancelled when the thread ends."""
+        """Start an asyncio task that is cancelled when the thread ends."""
         task = self.loop.create_task(job)
         self._jobs.add(task)
         task.add_done_callback(self._on_job_done)
         return task
 
-    def _on_job_done(self, task: asyncio.Task[None]) -> None:
-        self._jobs.discard(task)
-        if self.stopped:
-            self._wake()  # it may be drained now
+    @property
+    def runs_job(self) -> bool:
+        """True if the current asyncio task is one of `start_job`, such as a handler."""
+        return asyncio.current_task() in self._jobs
+
+    def serve(self) -> bool:
+        """Serve the arrived messages, without a wait; return False if there are none.
+
+        For coroutines of the loop.
+
+        Raises:
+            RuntimeError: called in another loop.
+        """
+        self.check_running()
+        manager = self._manager
+        timers = manager.scheduler.timers
+        if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
+            return False
+        self._serve()
+        if self.stopped or manager.pending() or _earlier(timers, self._until):
+            self._wake()  # the serving asyncio task may sleep for too long
+        return True
 
     async def _serve_to_the_end_in_loop(self) -> None:
         try:
             await self._serve_until_stopped()
+            await self._cancel_jobs()
         except GeneratorExit:
             raise  # the loop is closed, and can end nothing: see `_await_end`
         except BaseException:
@@ -221,22 +210,15 @@ class LoopThread(BusThread):
             except Exception:  # noqa: BLE001 # of the bus; it ends only this step
                 self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
 
-    def serve(self) -> bool:
-        """Serve what has arrived, without a wait; return False if nothing has.
-
-        For coroutines of the loop.
-        """
-        manager = self._manager
-        timers = manager.scheduler.timers
-        if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
-            return False
-        self._serve()
-        if self.stopped or manager.pending() or _earlier(timers, self._until):
-            self._wake()  # the task that serves may sleep for too long
-        return True
+    async def _cancel_jobs(self) -> None:
+        """Cancel the handlers, so that their callers are answered before the end."""
+        for job in self._jobs.copy():
+            job.cancel()
+        if self._jobs:
+            await asyncio.wait(self._jobs.copy(), timeout=_CANCEL_S)
 
     def _wake(self) -> None:
-        """Wake the task that serves, although nothing has arrived."""
+        """Wake the serving asyncio task, although nothing has arrived."""
         self._woken = True
         inbox = self._manager.inbox
         with inbox.lock:
@@ -250,7 +232,7 @@ class LoopThread(BusThread):
 
     @guarded("serve a thread")
     def _serve(self) -> None:
-        """Serve what has arrived, without a wait."""
+        """Serve the arrived messages, without a wait."""
         manager = self._manager
         manager.waiting = False
         try:
@@ -262,19 +244,24 @@ class LoopThread(BusThread):
             running_waker().answer()
 
     def _is_drained(self) -> bool:
-        """Return True if nothing is left to do for a stopped thread, or it is late."""
+        """Return True if nothing is left to do for a stopped thread, or time is up."""
         manager = self._manager
         if manager.stop_at is None:
             return False  # the request to stop is in the inbox
         if _sync.monotonic() >= manager.stop_at:
             return True
-        return not manager.pending() and all(task.is_idle() for task in self.handled)
+        return not manager.pending() and all(is_idle() for is_idle in self.are_idle)
+
+    def _on_job_done(self, task: asyncio.Task[None]) -> None:
+        self._jobs.discard(task)
+        if self.stopped:
+            self._wake()  # it may be drained now
 
     def _end_in_loop(self) -> None:
         """End the thread, in the loop or as the loop cancels all its tasks."""
         manager = self._manager
         try:
-            self._request_stop(0.0, final=False)  # else its task was cancelled
+            self._request_stop(0.0, final=False)  # else its asyncio task was cancelled
             for job in self._jobs.copy():
                 job.cancel()
             manager.waiting = False

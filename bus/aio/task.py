@@ -3,156 +3,90 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from bus.aio.loop_thread import LoopThread, in_thread, over, until
+from bus.aio.loop_thread import LoopThread, wait_until
+from bus.aio.waits import in_thread, wait_for_outcome
 from bus.api import task as threads
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
 from bus.api.questions import Call
 from bus.api.reentry import guarded
 from bus.api.sender import Sender, explained, with_cause
 from bus.api.task import Where
-from bus.errors import BusError, BusFullError, CommandTimeoutError, UnknownTaskError
+from bus.errors import BusError, BusFullError, CommandTimeoutError
 from bus.features.subscriptions.api import Subscriber
 from bus.model.address import Address
 from bus.model.error_text import error_text_of
 from bus.model.loan import Loan
 from bus.model.message import NOREPLY, Incoming
+from bus.process.account import Account
 from queuebroker import _sync
 from queuebroker.aio.waiting import wait_for
 from queuebroker.aio.waker import running_waker
+from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
 from queuebroker.waiting.parking import PENDING, Pending
 
-__all__ = ["Handler", "Task", "call", "command"]
+__all__ = ["Handler", "Task", "check_handler"]
 
 Handler: TypeAlias = Callable[[Incoming], Awaitable[Any]]
-
-
-async def call(
-    sender: Sender,
-    to: Where,
-    payload: Any,
-    bus: str | None,
-    timeout: float | Unset | None,
-) -> Any:
-    """Send a command by the sender of a task, and await its answer; see `Task.call`."""
-    asked, error = await _ask(sender, to, payload, bus, timeout)
-    if error is None:
-        assert asked.outcome is not None
-        return asked.outcome.payload
-    error, inspector, wait_s = explained(error, sender._entry, asked, here=False)
-    if inspector is not None:
-        told, failed = await _ask(sender, inspector, asked.why(), bus, wait_s)
-        if failed is None and told.outcome is not None:
-            error = with_cause(error, told.outcome.payload)
-    raise error
-
-
-async def _ask(
-    sender: Sender,
-    to: Where,
-    payload: Any,
-    bus: str | None,
-    timeout: float | Unset | None,
-) -> tuple[Call, BusError | None]:
-    """Await the outcome of a call; return the call and its error, if it failed."""
-    sender.require_host()
-    waiter = running_waker().waiter()
-    asked, router, encoded = sender.new_call(to, payload, bus, timeout, None, waiter)
-    questions = sender.asker.questions
-    try:
-        _send(sender, asked, router, encoded)
-        await over(asked, asked.deadline)
-    except BaseException:
-        questions.cancel(asked)
-        raise
-    if asked.outcome is None and questions.cancel(asked):
-        return asked, sender.failure(asked, asked.timeout_error())
-    # The question is closed, and by another thread perhaps only now.
-    answer = asked.outcome
-    if answer is not None and answer.error is None:
-        return asked, None
-    return asked, sender.failure(asked, None)
-
 
 _send: Final = guarded("call")(Sender.send_call)
 
 
-async def room(sender: Sender, to: Where, bus: str | None, deadline: float) -> bool:
-    """Wait until a full addressee has room, if its policy is ``block`` (BUS-FLOW-6).
-
-    Return False if time is up, or it has another policy.
-
-    deadline: on the monotonic clock in seconds.
-    """
-    name, there = sender.bus._route(to, bus)
-    entry = there._exchange.find(name)
-    host = None if entry is None else entry.host
-    if entry is None or host is None:
-        return True  # the next attempt finds the task elsewhere
-    account = entry.mailbox.client.account
-    if account.overflow != "block":
-        return False
-
-    def ready() -> bool:
-        return entry.host is not host or not account.full(1)
-
-    def attempt() -> Pending | None:
-        return None if ready() else PENDING
-
-    inbox = host.inbox
-    return await wait_for(inbox, inbox.room, attempt, ready, deadline) is None
-
-
-async def command(
-    task: threads.Task,
-    to: Where | Sequence[Where],
-    payload: Any,
-    bus: str | None,
-    timeout: float | Unset | None,
-) -> None:
-    """Send a command of a task without an answer; see `Task.command`."""
-    deadline = None
-    while True:
-        try:
-            task.command(to, payload, bus, timeout=timeout)
-        except BusFullError:
-            if not isinstance(to, (str, Address)):
-                raise  # some addressees have it
-            if deadline is None:
-                deadline = _sync.monotonic() + task._bus._config.send_timeout_s
-            if not await room(task._sender, to, bus, deadline):
-                raise
-        else:
-            return
-
-
-def _release(loan: Loan) -> None:
-    with loan:
-        pass
+def check_handler(name: str, handler: object) -> None:
+    """Check the handler of a task: a coroutine function, or an object called as one."""
+    called = type(handler).__call__ if callable(handler) else None
+    if not (
+        inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+    ):
+        what = getattr(handler, "__qualname__", None) or repr(handler)
+        msg = (
+            f"cannot register {name!r}: its handler {what} is not a coroutine function;"
+            " define it with `async def`"
+        )
+        raise TypeError(msg)
 
 
 class Task(Uncopyable):
     """A task of a bus for coroutines; `bus.aio.Bus.register` creates it.
 
-    The event loop in which it was registered hosts it: only there may its methods be
-    awaited. Plain functions, such as `notify`, may be called in any thread.
+    The event loop in which it was registered hosts it, and its coroutines alone may
+    await `receive`. Plain functions, such as `notify`, may be called in any thread.
     """
 
     __slots__ = ("_busy", "_concurrency", "_handler", "_plain", "_thread", "_worker")
 
-    def __init__(self, plain: threads.Task, thread: LoopThread) -> None:
+    def __init__(
+        self,
+        plain: threads.Task,
+        thread: LoopThread,
+        handler: Handler | None = None,
+        concurrency: int = 1,
+    ) -> None:
         self._plain: Final = plain
         self._thread: Final = thread
-        self._handler: Handler | None = None
-        self._concurrency: int = 1
-        # The task of asyncio that receives the commands for the handler, and those that
+        self._handler: Final = handler
+        self._concurrency: Final = concurrency
+        # The asyncio task that receives the commands for the handler, and those that
         # handle one command each.
         self._worker: asyncio.Task[None] | None = None
         self._busy: Final[set[asyncio.Task[None]]] = set()
+        if handler is None:
+            plain._receiver.reads_by = (
+                "no coroutine receives its commands: await its receive(), or register"
+                " it with a handler"
+            )
+        else:
+            plain._receiver.reads_by = (
+                f"its handler handles {concurrency} of its commands, and has not"
+                " returned; raise concurrency=, or shorten it"
+            )
+            thread.are_idle.add(self._is_idle)
+            self._resume()
 
     def __repr__(self) -> str:
         return f"<aio {self._plain!r}>"
@@ -167,6 +101,8 @@ class Task(Uncopyable):
         """The plain task, for threads."""
         return self._plain
 
+    # Sending.
+
     async def call(
         self,
         to: Where,
@@ -178,9 +114,47 @@ class Task(Uncopyable):
         """Send a command and await its answer; as `bus.Task.call`.
 
         If the call is cancelled, an addressee that has not read the command yet does
-        not receive it.
+        not receive it; one that handles it continues.
         """
-        return await call(self._plain._sender, to, payload, bus, timeout)
+        question, error = await self._ask(to, payload, bus, timeout)
+        if error is None:
+            assert question.outcome is not None
+            return question.outcome.payload
+        entry = self._plain._entry
+        error, inspector, wait_s = explained(error, entry, question, here=False)
+        if inspector is not None:
+            asked = question.inspector_payload()
+            reason, failed = await self._ask(inspector, asked, bus, wait_s)
+            if failed is None and reason.outcome is not None:
+                error = with_cause(error, reason.outcome.payload)
+        raise error
+
+    async def _ask(
+        self,
+        to: Where,
+        payload: Any,
+        bus: str | None,
+        timeout: float | Unset | None,
+    ) -> tuple[Call, BusError | None]:
+        """Await the outcome of a call; return the call, and its error if it failed."""
+        sender = self._plain._sender
+        sender.require_host()
+        waiter = running_waker().waiter()
+        call, router, encoded = sender.new_call(to, payload, bus, timeout, None, waiter)
+        questions = sender.asker.questions
+        try:
+            _send(sender, call, router, encoded)
+            await wait_for_outcome(call, call.deadline)
+        except BaseException:
+            questions.cancel(call)
+            raise
+        if call.outcome is None and questions.cancel(call):
+            return call, sender.failure(call, call.timeout_error())
+        # The question is closed, and by another thread perhaps only now.
+        answer = call.outcome
+        if answer is not None and answer.error is None:
+            return call, None
+        return call, sender.failure(call, None)
 
     async def command(
         self,
@@ -193,12 +167,53 @@ class Task(Uncopyable):
         """Send a command without an answer, to one task or to several (BUS-MSG-2).
 
         If a single addressee has the policy ``block`` and no room, this waits for room,
-        at most `bus.BusConfig.send_timeout_s`. All else as `bus.Task.command`.
+        at most `bus.BusConfig.send_timeout_s`. Otherwise as `bus.Task.command`.
         """
-        await command(self._plain, to, payload, bus, timeout)
+        deadline = None
+        while True:
+            try:
+                self._plain.command(to, payload, bus, timeout=timeout)
+            except BusFullError:
+                if not isinstance(to, (str, Address)):
+                    raise  # other addressees have received it
+                if deadline is None:
+                    limit_s = self._plain._bus._config.send_timeout_s
+                    deadline = _sync.monotonic() + limit_s
+                if not await self._wait_for_room(to, bus, deadline):
+                    raise
+            else:
+                return
+
+    async def _wait_for_room(self, to: Where, bus: str | None, deadline: float) -> bool:
+        """Wait until an addressee has room, if its policy is ``block`` (BUS-FLOW-6).
+
+        deadline: on the monotonic clock in seconds. Return False if it passes first, or
+          the addressee has another policy.
+        """
+        name, there = self._plain._bus._route(to, bus)
+        entry = there._exchange.find(name)
+        host = None if entry is None else entry.host
+        if entry is None or host is None:
+            return True  # the next attempt finds the task elsewhere
+        account: Account = entry.mailbox.client.account
+        if account.overflow != "block":
+            return False
+
+        def ready() -> bool:
+            return entry.host is not host or not account.full(1)
+
+        def attempt() -> Pending | None:
+            return None if ready() else PENDING
+
+        inbox = host.inbox
+        return await wait_for(inbox, inbox.room, attempt, ready, deadline) is None
 
     def notify(self, payload: Any = None) -> None:
-        """Send a notification to all subscribers; as `bus.Task.notify`."""
+        """Send a notification to all subscribers; as `bus.Task.notify`.
+
+        It never waits: a subscriber whose policy is ``block`` and that has no room
+        raises `BusFullError`; all others get the notification.
+        """
         self._plain.notify(payload)
 
     async def loan(
@@ -213,14 +228,32 @@ class Task(Uncopyable):
         With ``on_full="wait"`` this waits for room, and other coroutines go on.
         """
         loan = partial(self._plain.loan, nbytes, on_full=on_full, timeout=timeout)
-        if on_full != "wait":
-            return loan()
-        return await in_thread(loan, _release)
+        return loan() if on_full != "wait" else await in_thread(loan, _release)
+
+    async def wait_for_subscribers(
+        self, count: int = 1, timeout: float | None = None
+    ) -> bool:
+        """Wait until this task has ``count`` subscribers; False if time is up first.
+
+        As `bus.Task.wait_for_subscribers`.
+        """
+        deadline = deadline_after(timeout)
+        plain = self._plain
+        own = Subscriber(plain._bus, plain._entry, plain._sender)
+        wait = own.awaited_subscribers(running_waker().waiter())
+        try:
+            wait.start(count)
+            await wait_for_outcome(wait, deadline)
+        finally:
+            wait.end()
+        return wait.check()
+
+    # Receiving.
 
     async def receive(self, timeout: float | None = None) -> Incoming:
         """Wait for a command and return it; for tasks without a handler.
 
-        A cancelled call has received none.
+        `Incoming.respond` answers it. A cancelled call has received none.
 
         Raises:
             CommandTimeoutError: no command arrived in time.
@@ -246,37 +279,32 @@ class Task(Uncopyable):
             sender.require_host()
             return receiver.claim()
 
-        if not await until(claimed, self._plain, deadline):
+        if not await wait_until(claimed, self._plain, deadline):
             return None
         message, receiver.claimed = receiver.claimed, None
         return message
 
-    def _start(self, handler: Handler, concurrency: int) -> None:
-        """Let a coroutine function handle all commands from now on."""
-        self._handler, self._concurrency = handler, concurrency
-        self._thread.handled.add(self)
-        self._resume()
+    # Handling.
+
+    def _is_idle(self) -> bool:
+        return not (self._busy or self._plain._receiver.unclaimed())
 
     def _resume(self) -> None:
         """Let the handler take commands, if there is one."""
         if self._handler is not None:
-            work = self._handle_all(self._handler)
-            self._worker = self._thread.start_job(work)
-            self._worker.add_done_callback(self._on_worker_done)
-
-    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
-        if self._worker is worker:
-            self._worker = None
+            worker = self._thread.start_job(self._handle_all(self._handler))
+            self._worker = worker
+            worker.add_done_callback(self._on_worker_done)
 
     async def _pause(self) -> None:
-        """Let the handler take no more commands, and end those that it handles."""
+        """Let the handler take no more commands; wait for those that it handles."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker, *self._busy])
 
-    def is_idle(self) -> bool:
-        """Return True if the handler neither handles a command nor has one to take."""
-        return not (self._busy or self._plain._receiver.unclaimed())
+    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
+        if self._worker is worker:
+            self._worker = None
 
     async def _handle_all(self, handler: Handler) -> None:
         busy = self._busy
@@ -287,8 +315,8 @@ class Task(Uncopyable):
                 handling.add_done_callback(partial(self._on_handled, message))
                 while len(busy) >= self._concurrency:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
-        except UnknownTaskError:
-            self._thread.handled.discard(self)  # the task is deregistered
+        except BusError:  # the task is deregistered, perhaps by force
+            self._thread.are_idle.discard(self._is_idle)
 
     async def _handle(self, handler: Handler, message: Incoming) -> None:
         """Handle one command; its answer is the value that the handler returns."""
@@ -300,35 +328,35 @@ class Task(Uncopyable):
             receiver.responder.answer(message, answer, None)
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
-            self._refuse(message, error_text_of(error))
+            self._respond_error(message, error_text_of(error))
 
     def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
         self._busy.discard(handling)
         if handling.cancelled():  # perhaps before its first step
-            self._refuse(message, "the handler was cancelled")
+            self._respond_error(message, "the handler was cancelled")
 
-    def _refuse(self, message: Incoming, why: str) -> None:
+    def _respond_error(self, message: Incoming, why: str) -> None:
         if message.wants_reply and not message._answered:
             self._plain._receiver.responder.answer(message, None, why)
 
-    async def wait_for_subscribers(
-        self, count: int = 1, timeout: float | None = None
-    ) -> bool:
-        """Wait until this task has ``count`` subscribers; False if time is up first.
-
-        As `bus.Task.wait_for_subscribers`.
-        """
-        deadline = deadline_after(timeout)
-        plain = self._plain
-        own = Subscriber(plain._bus, plain._entry, plain._sender)
-        wait = own.awaited_subscribers(running_waker().waiter())
-        try:
-            wait.start(count)
-            await over(wait, deadline)
-        finally:
-            wait.end()
-        return wait.check()
-
     def deregister(self, *, final: bool = False) -> None:
-        """Deregister from the bus; as `bus.Task.deregister`. Does not wait."""
+        """Deregister from the bus; as `bus.Task.deregister`. Does not wait.
+
+        The handler ends the commands that it handles.
+        """
         self._plain.deregister(final=final)
+
+
+def check_concurrency(concurrency: int, handler: Handler | None) -> None:
+    """Check the argument ``concurrency``, which is for tasks with a handler."""
+    positive("concurrency", concurrency)
+    if handler is None and concurrency != 1:
+        msg = (
+            f"concurrency is for a task with a handler, got {concurrency}: leave it out"
+        )
+        raise ValueError(msg)
+
+
+def _release(loan: Loan) -> None:
+    with loan:
+        pass

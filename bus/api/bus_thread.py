@@ -46,8 +46,7 @@ _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name_
 # The idents of the threads that serve a bus. Each thread adds and removes its own; that
 # needs no lock. A forked child serves none.
 SERVING: Final[set[int]] = set()
-# The number of buses for which the event loop of a thread hosts tasks, for those of
-# `SERVING` with such a loop; see `bus.aio`.
+# Thread ident -> the number of buses whose tasks its event loop hosts; see `bus.aio`.
 LOOPS: Final[dict[int, int]] = {}
 _platform.after_fork_in_child(SERVING.clear)
 _platform.after_fork_in_child(LOOPS.clear)
@@ -62,7 +61,7 @@ def check_may_wait(act: str, remedy: str) -> None:
     """Check that the calling thread may wait: that it serves no bus.
 
     act: the action of the call, for the error.
-    remedy: the reason and the remedy within a callback, for the error.
+    remedy: the end of the error within a callback: the reason, and the remedy.
 
     Raises:
         RuntimeError: it runs a callback, or an event loop that hosts tasks.
@@ -70,8 +69,8 @@ def check_may_wait(act: str, remedy: str) -> None:
     me = _sync.get_ident()
     if me in LOOPS:
         msg = (
-            f"cannot {act} in an event loop, which would stand still meanwhile: await"
-            " the call of the same name in bus.aio"
+            f"cannot {act} in an event loop, which it would block: await the call of a"
+            " bus.aio.Bus, or run this with asyncio.to_thread"
         )
         raise RuntimeError(msg)
     if me in SERVING:

@@ -35,7 +35,7 @@ _REMEDIES: Final = {
     "call": "Task.command(on_response=)",
     "listen": "Task.subscribe, whose callback gets the notifications",
     "wait for a subscription": "subscribe without wait=True",
-    "wait_for": "Task.watch, whose callback is called when the name appears",
+    "wait for a name": "Task.watch, whose callback is called when the name appears",
 }
 
 
@@ -105,7 +105,7 @@ class ImplicitTasks:
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until a task is registered under a name; return its address."""
         deadline = deadline_after(timeout)
-        self.check_may_wait("wait_for")
+        self.check_may_wait("wait for a name")
         task = self.task()
         # The rest may be a pattern, which is no address.
         if names_any_machine(str(where)):

@@ -64,7 +64,8 @@ def why_unanswered(entry: Entry | None) -> str:
             " or register it with thread=bus.thread()"
         )
     if not entry.mailbox.client.has_callback:
-        return "it has no callback; register it with on_command="
+        why: str = entry.mailbox.client.why_unread()
+        return why
     return ""
 
 
@@ -138,7 +139,7 @@ class Call(Awaited[Answer], Question, eq=False, kw_only=True):
     parker: Any
     outcome: Answer | None = None
 
-    def why(self) -> dict[str, str]:
+    def inspector_payload(self) -> dict[str, str]:
         """Return the command that asks an inspector why a task does not answer."""
         assert self.message is not None
         entry = self.message._to

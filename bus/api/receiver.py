@@ -164,6 +164,8 @@ class Receiver:
         failures: the number of callbacks that raised.
         verdict: the master's decision on its name; None if none was requested.
         waiters: the parkers of the coroutines that wait for an unclaimed message.
+        reads_by: how a coroutine reads its commands, for `why_unread`; None if none
+          does.
     """
 
     __slots__ = (
@@ -185,6 +187,7 @@ class Receiver:
         "leaving",
         "on_leave",
         "questions",
+        "reads_by",
         "responder",
         "try_deliver_directly",
         "verdict",
@@ -230,6 +233,7 @@ class Receiver:
         self.failures: int = 0
         self.verdict: Verdict | None = None
         self.waiters: Final[list[Parker]] = []
+        self.reads_by: str | None = None
 
     # Called in the thread that hosts the task.
 
@@ -372,12 +376,27 @@ class Receiver:
         while self._unclaimed and self._unclaimed[0]._dropped:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
-        self.wake_waiters()
+        self.wake_next_waiter()
+
+    def wake_next_waiter(self) -> None:
+        """Wake the first sleeping coroutine that waits, if there is a message."""
+        if self._unclaimed:
+            for parker in self.waiters:
+                if parker.locked():
+                    parker.release()
+                    return
 
     def wake_waiters(self) -> None:
-        """Wake the coroutines that wait for a message; any thread may call this."""
+        """Wake the coroutines that wait, since something else has changed.
+
+        Any thread may call this.
+        """
         for parker in self.waiters.copy():
             parker.release()
+
+    def why_unread(self) -> str:
+        """Return why the task does not answer, and the remedy; it has no callback."""
+        return self.reads_by or "it has no callback; register it with on_command="
 
     def on_arrival(self, entry: Entry, host: Host) -> None:
         """Note the new host of the task, and arm the timer of its questions there."""

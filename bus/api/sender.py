@@ -357,7 +357,9 @@ class Sender:
             error, inspector, wait_s = explained(error, self._entry, call, here=here)
             if inspector is not None:
                 with suppress(BusError):  # the first error is the one to report
-                    why = self.call(inspector, call.why(), bus, wait_s, asks_why=False)
+                    why = self.call(
+                        inspector, call.inspector_payload(), bus, wait_s, asks_why=False
+                    )
                     error = with_cause(error, why)
         raise error
 
@@ -566,7 +568,8 @@ def explained(
     """Return the error of a call; a timeout with its cause, if that is known here.
 
     Otherwise return the inspector of the addressee's process, too, which knows why its
-    task does not answer, and how many seconds to wait for its answer to `Call.why`.
+    task does not answer, and how many seconds to wait for its answer to
+    `Call.inspector_payload`.
 
     here: True if the thread of the calling task may be the cause.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ from bus import (
     aio,
     open_bus,
 )
-from bus.aio import loop_thread
+from bus.aio import waits
 from specs.clauses import clause
 from tests.bus.support import DISTANCES, FAR, There
 from tests.support import LIMIT_S, Threads
@@ -135,12 +136,23 @@ def test_a_call_ends_at_its_timeout(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("distance", FAR[-1:])
-def test_the_timeout_of_a_call_says_why(bus: Bus, there: There) -> None:
+def test_the_timeout_of_a_call_names_the_cause(bus: Bus, there: There) -> None:
     there.register("box")
 
+    async def slow(_: Incoming) -> None:
+        await asyncio.Event().wait()
+
     async def main() -> None:
-        with pytest.raises(CommandTimeoutError, match="it has no callback"):
-            await aio.wrap(bus).call(there.at("box"), timeout=0.5)
+        near, far = aio.wrap(bus), aio.wrap(there.bus)
+        await far.register("unread")
+        await far.register("slow", slow)
+        for to, why in (
+            ("box", "it has no callback"),
+            ("unread", "no coroutine receives its commands"),
+            ("slow", "its handler handles 1 of its commands"),
+        ):
+            with pytest.raises(CommandTimeoutError, match=why):
+                await near.call(there.at(to), timeout=0.5)
 
     run(main())
 
@@ -245,7 +257,7 @@ def test_a_handler_handles_several_commands_at_once(bus: Bus, concurrency: int) 
 
         assert await asyncio.gather(*calls) == list(range(7))
         assert most == concurrency
-        assert task.is_idle()
+        assert task._is_idle()
 
     run(main())
 
@@ -393,12 +405,18 @@ def test_a_taken_name_is_refused(bus: Bus, there: There) -> None:
 def test_only_coroutine_functions_handle_commands(bus: Bus) -> None:
     async def main() -> None:
         face = aio.wrap(bus)
-        with pytest.raises(TypeError, match="handler must be a coroutine function"):
+        with pytest.raises(
+            TypeError, match=r"'adder': its handler .*lambda.* is not a coroutine"
+        ):
             await face.register("adder", lambda message: message)  # type: ignore[arg-type,return-value]
         with pytest.raises(TypeError, match=r'@bus\.task\("name"\)'):
             face.task(echo)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="concurrency must be"):
             await face.register("adder", echo, concurrency=0)
+        with pytest.raises(
+            ValueError, match="concurrency is for a task with a handler"
+        ):
+            await face.register("adder", concurrency=2)
 
     run(main())
 
@@ -436,6 +454,23 @@ def test_a_receive_ends_when_the_task_deregisters(bus: Bus) -> None:
 
         with pytest.raises(UnknownTaskError, match="'box'"):
             await receiving
+
+    run(main())
+
+
+def test_each_command_wakes_one_of_the_coroutines_that_receive(bus: Bus) -> None:
+    async def main() -> None:
+        face = aio.wrap(bus)
+        box = await face.register("box")
+        receiving = [asyncio.create_task(box.receive()) for _ in range(5)]
+        await asyncio.sleep(0)
+        for number in range(4):
+            await face.command("box", number)
+        receiving[0].cancel()  # it may have been woken for the first one
+
+        got = [each.payload for each in await asyncio.gather(*receiving[1:])]
+
+        assert sorted(got) == list(range(4))
 
     run(main())
 
@@ -530,11 +565,11 @@ def test_a_dropped_listener_unsubscribes(bus: Bus) -> None:
         face = aio.wrap(bus)
         listener = face.listen("clock")
         watcher = face.watch("clock")
-        assert len(face.inspect().tasks) == 2
+        assert len(bus.tasks()) == 2
 
         del listener, watcher
 
-        while face.inspect().tasks:
+        while bus.tasks():
             await asyncio.sleep(0)
 
     run(main())
@@ -617,7 +652,7 @@ def test_a_task_is_handed_over_with_its_state(
         assert handled or "hand_over" not in str(function)
         return real(function, undo)
 
-    real = loop_thread.in_thread
+    real = waits.in_thread
     monkeypatch.setattr("bus.aio.bus.in_thread", in_thread)
 
     async def main() -> None:
@@ -653,6 +688,21 @@ def test_a_task_is_handed_over_with_its_state(
         assert await first == 2
         await moving
         assert await second == "moved: 3"
+
+    run(main())
+
+
+@clause("BUS-MOVE-10")
+def test_a_handler_cannot_hand_over_its_own_task(bus: Bus) -> None:
+    async def main() -> None:
+        face = aio.wrap(bus)
+
+        @face.task("moves")
+        async def move(_: Incoming) -> None:
+            await face.hand_over(move, "elsewhere")
+
+        with pytest.raises(RemoteError, match="in its own handler"):
+            await face.call("moves")
 
     run(main())
 
@@ -721,10 +771,80 @@ def test_a_thread_closes_the_bus_of_a_running_loop(bus: Bus) -> None:
     run(main())
 
 
+def test_a_handler_closes_the_bus(bus: Bus) -> None:
+    """It does not wait for its own end, and its caller gets the answer."""
+
+    async def main() -> None:
+        face = aio.wrap(bus)
+
+        @face.task("quit")
+        async def stop(_: Incoming) -> str:
+            await face.close(drain=LIMIT_S)
+            return "closing"
+
+        assert await asyncio.to_thread(bus.call, "quit") == "closing"
+        closing = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(closing)
+
+        assert not bus.inspect().threads
+
+    run(main())
+
+
+def test_rare_calls_need_no_thread_of_the_executor(bus: Bus) -> None:
+    """All of its threads may wait for a task of this loop."""
+
+    async def main() -> None:
+        loop, face = asyncio.get_running_loop(), aio.wrap(bus)
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        @face.task("slow")
+        async def slow(_: Incoming) -> str:
+            return str((await face.register("late")).address.module)
+
+        assert await asyncio.to_thread(bus.call, "slow") == "late"
+
+    run(main())
+
+
+def test_a_call_cancelled_in_its_thread_is_undone() -> None:
+    undone, go = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        calling = asyncio.create_task(
+            waits.in_thread(lambda: go.wait(LIMIT_S), lambda _: undone.set())
+        )
+        await asyncio.sleep(0)
+        calling.cancel()
+        await asyncio.wait([calling])
+        go.set()
+
+    run(main())
+    assert undone.wait(LIMIT_S)
+
+
+def test_an_exception_of_a_thread_comes_to_its_caller() -> None:
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await waits.in_thread(lambda: 1 // 0)
+
+    run(main())
+
+
+def test_open_bus_needs_an_await() -> None:
+    with pytest.raises(AttributeError, match="call: the bus is not open yet"):
+        aio.open_bus("house").call  # noqa: B018
+
+
+def test_a_bus_outside_of_a_loop_names_the_remedy(bus: Bus) -> None:
+    with pytest.raises(RuntimeError, match=r"cannot listen on bus .*no event loop"):
+        aio.wrap(bus).listen("clock")
+
+
 def test_open_bus_opens_and_closes() -> None:
     async def main() -> None:
         async with aio.open_bus("house", config=BusConfig()) as face:
-            assert face.name == "house"
+            assert face.bus.name == "house"
             await face.register("echo", echo)
             assert await face.call("echo", 1) == 1
         face = await aio.open_bus("house")

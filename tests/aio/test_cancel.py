@@ -1,7 +1,7 @@
 """A cancel at any moment loses no message and leaves no waiter behind.
 
-Under a loop that runs one step at a time: the cancel comes before every step, so does
-the event that the call waits for, and both come in either order.
+The loop runs one step at a time. The tests cancel, and trigger the awaited event,
+before each of its steps, in both orders.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def loop_of(bus: Bus) -> Iterator[tuple[SteppedLoop, aio.Bus]]:
-    """Yield a loop, and the face of a bus in it; both end before."""
+    """Yield a loop, and a bus for its coroutines; close it before the loop ends."""
     with stepped_loop() as loop:
         yield loop, aio.wrap(bus)
         bus.close(0)
@@ -41,7 +41,7 @@ def hosted(loop: SteppedLoop, face: aio.Bus, overflow: Overflow = "error") -> ai
     """Register a task with room for one command, without a wait for its name."""
 
     async def register() -> aio.Task:
-        thread = face._thread()
+        thread = face._thread("register a task")
         options: dict[str, Any] = {"overflow": overflow, "capacity": 1}
         return aio.Task(face.bus.register("box", thread=thread, **options), thread)
 
@@ -63,7 +63,9 @@ def outcomes(case: Callable[[Bus, SteppedLoop, aio.Bus, Events], bool]) -> set[b
 
 @clause("BUS-MSG-10")
 @pytest.mark.parametrize("timeout", [None, 9.0])
-def test_a_receive_cancelled_anywhere_loses_no_message(timeout: float | None) -> None:
+def test_a_receive_cancelled_at_any_step_loses_no_message(
+    timeout: float | None,
+) -> None:
     """The cancelled receive or the next one gets it."""
 
     def case(bus: Bus, loop: SteppedLoop, face: aio.Bus, events: Events) -> bool:
@@ -83,7 +85,7 @@ def test_a_receive_cancelled_anywhere_loses_no_message(timeout: float | None) ->
 
 
 @clause("BUS-MSG-5")
-def test_a_step_of_a_listener_cancelled_anywhere_loses_no_message() -> None:
+def test_a_step_of_a_listener_cancelled_at_any_step_loses_no_message() -> None:
     """The cancelled step or the next one gets it."""
 
     def case(bus: Bus, loop: SteppedLoop, face: aio.Bus, events: Events) -> bool:
@@ -107,7 +109,7 @@ def test_a_step_of_a_listener_cancelled_anywhere_loses_no_message() -> None:
 
 
 @clause("BUS-MSG-11", "BUS-FLOW-5")
-def test_a_call_cancelled_anywhere_leaves_no_question() -> None:
+def test_a_call_cancelled_at_any_step_leaves_no_question() -> None:
     def case(bus: Bus, loop: SteppedLoop, face: aio.Bus, events: Events) -> bool:
         slow, may_answer, answered = bus.thread(), threading.Event(), threading.Event()
         bus.register("slow", thread=slow, on_command=lambda _: may_answer.wait(LIMIT_S))
@@ -128,8 +130,8 @@ def test_a_call_cancelled_anywhere_leaves_no_question() -> None:
 
 
 @clause("BUS-FLOW-6")
-def test_a_command_cancelled_anywhere_is_sent_or_not() -> None:
-    """It returns and the task has its command, or neither."""
+def test_a_command_cancelled_at_any_step_is_sent_or_not() -> None:
+    """Either it returns and the addressee has the command, or neither."""
 
     def case(bus: Bus, loop: SteppedLoop, face: aio.Bus, events: Events) -> bool:
         box, sender = hosted(loop, face, "block"), bus.register("sender")

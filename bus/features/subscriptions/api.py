@@ -399,7 +399,7 @@ class AwaitedSubscribers(AwaitedOutcome[bool]):
         self._bus: Final = bus
 
     def start(self, count: int) -> None:
-        """Ask for the outcome."""
+        """Request the outcome."""
         positive("count", count)
         exchange, entry, then = self._bus._exchange, self.entry, self.on_outcome
         manager = exchange.manager
@@ -408,7 +408,7 @@ class AwaitedSubscribers(AwaitedOutcome[bool]):
         )
 
     def end(self) -> None:
-        """Ask no more; may be repeated."""
+        """Cancel the request; idempotent."""
         exchange, then = self._bus._exchange, self.on_outcome
         manager = exchange.manager
         exchange.decide_remote(
