@@ -24,15 +24,19 @@ from bus.api.arguments import (
     check_optional_callback,
     deadline_after,
 )
+from bus.api.reentry import guarded
 from bus.api.task import Where
 from bus.errors import CommandTimeoutError
+from bus.kernel import constants
 from bus.model.address import Address, names_any_machine
 from bus.model.message import Incoming
 from bus.model.registration import Visibility
 from bus.model.specification import Specification
 from bus.process.account import Overflow
+from queuebroker import _sync
 from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
+from queuebroker.waiting.parking import taken_lock
 
 __all__ = ["Bus", "Factory", "open_bus", "wrap"]
 
@@ -181,10 +185,12 @@ class Bus(Uncopyable):
         move goes on.
 
         Raises:
-            RuntimeError: the task's own handler calls this.
+            RuntimeError: the task's own handler calls this, or an earlier call has not
+              ended.
         """
         check_instance("task", task, Task)
-        if asyncio.current_task() in task._busy:
+        task._thread.check_running()
+        if task._is_handled_by(asyncio.current_task()):
             msg = (
                 f"cannot hand over {task.address.module!r} in its own handler, which"
                 " has to end before: start an asyncio task for it"
@@ -215,12 +221,23 @@ class Bus(Uncopyable):
         for each, factory in factories.items():
             check_handler(each, factory)
         loop = asyncio.get_running_loop()
+        not_running = f"the event loop that accepts tasks as {name!r} does not run"
 
         def in_loop(factory: Factory) -> Callable[..., plain_task.Task]:
             def make(_: threads.Bus, name: str, state: Any) -> plain_task.Task:
+                if not loop.is_running():
+                    raise RuntimeError(not_running)
                 made = factory(self, name, state)
-                task = asyncio.run_coroutine_threadsafe(made, loop).result()
-                return task.task
+                making = asyncio.run_coroutine_threadsafe(made, loop)
+                parker = taken_lock()
+                making.add_done_callback(lambda _: parker.release())
+                while not making.done():
+                    until = _sync.monotonic() + constants.STUCK_CALLBACK_S
+                    _sync.park(parker, making.done, until)
+                    if not (making.done() or loop.is_running()):
+                        making.cancel()
+                        raise RuntimeError(not_running)
+                return making.result().task
 
             return make
 
@@ -274,12 +291,15 @@ class Bus(Uncopyable):
         if names_any_machine(str(where)):
             # A search on all machines, whose wait only threads can share.
             return await in_thread(partial(self._plain.wait_for, where, timeout))
+        _, there = self._plain._specification(where, None)
         async with self.watch(where) as watcher:
             while (presence := await watcher._next(deadline)) is not None:
                 if presence.here:
                     return presence.address
-            self._plain._lifetime.check()
-            watcher._task._sender.require_host()  # else its task has deregistered
+            if watcher._is_over():
+                self._plain._lifetime.check()
+                there._lifetime.check()
+                watcher._task._sender.require_host()
         assert timeout is not None
         raise CommandTimeoutError(
             str(where), timeout, missing="task found under the name"
@@ -293,12 +313,14 @@ class Bus(Uncopyable):
 
         Does not wait if a handler calls it.
         """
-        thread = self._last_thread
+        if self._plain._lifetime.foreign:
+            return  # as the plain one, which only the process that created it closes
         closing = in_thread(partial(self._plain.close, drain))
-        if thread is not None and thread.runs_job:
-            thread.closing = asyncio.ensure_future(closing)
-        else:
-            await closing
+        for thread in self._plain._threads.running.copy():
+            if isinstance(thread, LoopThread) and thread.runs_handler():
+                thread.closing = asyncio.ensure_future(closing)
+                return
+        await closing
 
     # The thread of the running loop.
 
@@ -336,10 +358,15 @@ class Bus(Uncopyable):
         """Return an iterator with a private task of its own."""
         task = self._plain._implicit_tasks.private_task(self._thread(act))
         try:
-            return iterator(task)
+            return _created(iterator, task)
         except BaseException:
             task.deregister()
             raise
+
+
+@guarded("subscribe")
+def _created(iterator: Callable[[plain_task.Task], T], task: plain_task.Task) -> T:
+    return iterator(task)
 
 
 Factory: TypeAlias = Callable[[Bus, str, Any], Coroutine[Any, Any, Task]]

@@ -29,8 +29,9 @@ class Listener(TaskIterator):
     ``capacity`` and ``overflow`` apply to it.
 
     The iteration ends if no notification arrives for ``timeout`` seconds, if the policy
-    ``disconnect`` cuts the subscription off, or once the bus is closed. A cancelled
-    step loses nothing, and the iteration may go on.
+    ``disconnect`` cuts the subscription off, or once the bus is closed: unlike that of
+    `bus.Bus.listen`, it then drops the unread notifications. A cancelled step loses
+    nothing, and the iteration may go on.
     """
 
     __slots__ = ("_confirmation", "_timeout")
@@ -73,6 +74,7 @@ class Listener(TaskIterator):
         """
         timeout = self._task._bus._config.command_timeout_s
         try:
+            self._thread.check_running()
             await wait_for_outcome(self._confirmation, deadline_after(timeout))
             self._confirmation.check(timeout)
         except BaseException:

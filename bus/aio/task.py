@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from bus.aio.loop_thread import LoopThread, wait_until
-from bus.aio.waits import in_thread, wait_for_outcome
+from bus.aio.waits import GuardedWait, in_thread, wait_for_outcome
 from bus.api import task as threads
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
-from bus.api.questions import Call
+from bus.api.questions import Call, Questions
+from bus.api.receiver import Responder
 from bus.api.reentry import guarded
 from bus.api.sender import Sender, explained, with_cause
 from bus.api.task import Where
 from bus.errors import BusError, BusFullError, CommandTimeoutError
-from bus.features.subscriptions.api import Subscriber
+from bus.features.subscriptions.api import AwaitedSubscribers, Subscriber
 from bus.model.address import Address
 from bus.model.error_text import error_text_of
 from bus.model.loan import Loan
 from bus.model.message import NOREPLY, Incoming
-from bus.process.account import Account
+from bus.model.payload import freeze_within
+from bus.process.router import Router
 from queuebroker import _sync
 from queuebroker.aio.waiting import wait_for
 from queuebroker.aio.waker import running_waker
@@ -34,7 +37,24 @@ __all__ = ["Handler", "Task", "check_handler"]
 
 Handler: TypeAlias = Callable[[Incoming], Awaitable[Any]]
 
-_send: Final = guarded("call")(Sender.send_call)
+# The steps of coroutines that take locks; each runs to its end before another call of
+# the same thread.
+_new_call: Final = guarded("call")(Sender.new_call)
+_cancel: Final = guarded("cancel a call")(Questions.cancel)
+_answer: Final = guarded("respond")(Responder.answer)
+_start_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.start)
+_end_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.end)
+
+
+@guarded("call")
+def _send(sender: Sender, call: Call, encoded: bytes | None, router: Router) -> None:
+    """Send the command of a call, for the first time or once more."""
+    message = call.message
+    assert message is not None
+    if message._id:
+        router.send(message)
+    else:
+        sender.send_call(call, router, encoded)
 
 
 def check_handler(name: str, handler: object) -> None:
@@ -55,7 +75,7 @@ class Task(Uncopyable):
     """A task of a bus for coroutines; `bus.aio.Bus.register` creates it.
 
     The event loop in which it was registered hosts it, and its coroutines alone may
-    await `receive`. Plain functions, such as `notify`, may be called in any thread.
+    await its methods. Plain functions, such as `notify`, may be called in any thread.
     """
 
     __slots__ = ("_busy", "_concurrency", "_handler", "_plain", "_thread", "_worker")
@@ -71,10 +91,10 @@ class Task(Uncopyable):
         self._thread: Final = thread
         self._handler: Final = handler
         self._concurrency: Final = concurrency
-        # The asyncio task that receives the commands for the handler, and those that
-        # handle one command each.
+        # The asyncio task that receives the commands for the handler; None in a pause.
         self._worker: asyncio.Task[None] | None = None
-        self._busy: Final[set[asyncio.Task[None]]] = set()
+        # Those that handle one command each.
+        self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
         if handler is None:
             plain._receiver.reads_by = (
                 "no coroutine receives its commands: await its receive(), or register"
@@ -85,7 +105,7 @@ class Task(Uncopyable):
                 f"its handler handles {concurrency} of its commands, and has not"
                 " returned; raise concurrency=, or shorten it"
             )
-            thread.are_idle.add(self._is_idle)
+            thread.handled.add(self)
             self._resume()
 
     def __repr__(self) -> str:
@@ -124,9 +144,10 @@ class Task(Uncopyable):
         error, inspector, wait_s = explained(error, entry, question, here=False)
         if inspector is not None:
             asked = question.inspector_payload()
-            reason, failed = await self._ask(inspector, asked, bus, wait_s)
-            if failed is None and reason.outcome is not None:
-                error = with_cause(error, reason.outcome.payload)
+            with suppress(BusError):  # the first error is the one to report
+                reason, failed = await self._ask(inspector, asked, bus, wait_s)
+                if failed is None and reason.outcome is not None:
+                    error = with_cause(error, reason.outcome.payload)
         raise error
 
     async def _ask(
@@ -137,18 +158,25 @@ class Task(Uncopyable):
         timeout: float | Unset | None,
     ) -> tuple[Call, BusError | None]:
         """Await the outcome of a call; return the call, and its error if it failed."""
+        self._thread.check_running()
         sender = self._plain._sender
         sender.require_host()
         waiter = running_waker().waiter()
-        call, router, encoded = sender.new_call(to, payload, bus, timeout, None, waiter)
-        questions = sender.asker.questions
+        call, router, encoded = _new_call(
+            sender, to, payload, bus, timeout, None, waiter
+        )
+        message, questions = call.message, sender.asker.questions
+        assert message is not None
         try:
-            _send(sender, call, router, encoded)
+            await self._when_room(
+                partial(_send, sender, call, encoded, router),
+                *(to, bus, lambda: message._size),
+            )
             await wait_for_outcome(call, call.deadline)
         except BaseException:
-            questions.cancel(call)
+            _cancel(questions, call)
             raise
-        if call.outcome is None and questions.cancel(call):
+        if call.outcome is None and _cancel(questions, call):
             return call, sender.failure(call, call.timeout_error())
         # The question is closed, and by another thread perhaps only now.
         answer = call.outcome
@@ -169,44 +197,79 @@ class Task(Uncopyable):
         If a single addressee has the policy ``block`` and no room, this waits for room,
         at most `bus.BusConfig.send_timeout_s`. Otherwise as `bus.Task.command`.
         """
+        self._thread.check_running()
+        command = partial(self._plain.command, to, payload, bus, timeout=timeout)
+
+        def size() -> int:
+            config = self._plain._bus._config
+            return freeze_within(payload, config.message_bytes_max, config.encoders)[1]
+
+        if isinstance(to, (str, Address)) and type(payload) is not Loan:
+            await self._when_room(command, to, bus, size)
+        else:
+            # Other addressees have received it, or the loan is used up.
+            command()
+
+    async def _when_room(
+        self,
+        send: Callable[[], object],
+        to: Where,
+        bus: str | None,
+        size: Callable[[], int],
+    ) -> None:
+        """Send; wait for room and retry if the policy of a full addressee is ``block``.
+
+        size: returns the size of the message in bytes.
+
+        Raises:
+            BusFullError: another policy, or there is no room in time (BUS-FLOW-6).
+        """
         deadline = None
         while True:
             try:
-                self._plain.command(to, payload, bus, timeout=timeout)
+                send()
             except BusFullError:
-                if not isinstance(to, (str, Address)):
-                    raise  # other addressees have received it
+                now = _sync.monotonic()
                 if deadline is None:
-                    limit_s = self._plain._bus._config.send_timeout_s
-                    deadline = _sync.monotonic() + limit_s
-                if not await self._wait_for_room(to, bus, deadline):
+                    deadline = now + self._plain._bus._config.send_timeout_s
+                if now >= deadline or not await self._wait_for_room(
+                    to, bus, size(), deadline
+                ):
                     raise
+                await asyncio.sleep(0)  # other senders may take the room each time
             else:
                 return
 
-    async def _wait_for_room(self, to: Where, bus: str | None, deadline: float) -> bool:
-        """Wait until an addressee has room, if its policy is ``block`` (BUS-FLOW-6).
+    async def _wait_for_room(
+        self, to: Where, bus: str | None, size: int, deadline: float
+    ) -> bool:
+        """Wait until an addressee has room for a message, if its policy is ``block``.
 
-        deadline: on the monotonic clock in seconds. Return False if it passes first, or
-          the addressee has another policy.
+        size: the size of the message in bytes.
+        deadline: on the monotonic clock in seconds. Return False if it passes first, if
+          no task has the name, or the task has another policy.
         """
         name, there = self._plain._bus._route(to, bus)
         entry = there._exchange.find(name)
-        host = None if entry is None else entry.host
-        if entry is None or host is None:
+        if entry is None:
+            return False
+        host, account = entry.host, entry.mailbox.client.account
+        if host is None:
             return True  # the next attempt finds the task elsewhere
-        account: Account = entry.mailbox.client.account
         if account.overflow != "block":
             return False
 
         def ready() -> bool:
-            return entry.host is not host or not account.full(1)
+            return entry.host is not host or not account.full(size)
 
         def attempt() -> Pending | None:
             return None if ready() else PENDING
 
         inbox = host.inbox
-        return await wait_for(inbox, inbox.room, attempt, ready, deadline) is None
+        room = await wait_for(
+            *(inbox, inbox.room, attempt, ready, deadline), GuardedWait
+        )
+        return room is None
 
     def notify(self, payload: Any = None) -> None:
         """Send a notification to all subscribers; as `bus.Task.notify`.
@@ -227,6 +290,7 @@ class Task(Uncopyable):
 
         With ``on_full="wait"`` this waits for room, and other coroutines go on.
         """
+        self._thread.check_running()
         loan = partial(self._plain.loan, nbytes, on_full=on_full, timeout=timeout)
         return loan() if on_full != "wait" else await in_thread(loan, _release)
 
@@ -238,14 +302,15 @@ class Task(Uncopyable):
         As `bus.Task.wait_for_subscribers`.
         """
         deadline = deadline_after(timeout)
+        self._thread.check_running()
         plain = self._plain
         own = Subscriber(plain._bus, plain._entry, plain._sender)
         wait = own.awaited_subscribers(running_waker().waiter())
         try:
-            wait.start(count)
+            _start_wait(wait, count)
             await wait_for_outcome(wait, deadline)
         finally:
-            wait.end()
+            _end_wait(wait)
         return wait.check()
 
     # Receiving.
@@ -289,18 +354,36 @@ class Task(Uncopyable):
     def _is_idle(self) -> bool:
         return not (self._busy or self._plain._receiver.unclaimed())
 
+    def _is_handled_by(self, job: asyncio.Task[Any] | None) -> bool:
+        return job in self._busy
+
+    def _answer_busy(self) -> None:
+        for message in self._busy.values():
+            self._respond_error(message, "the event loop of its handler has ended")
+
     def _resume(self) -> None:
-        """Let the handler take commands, if there is one."""
-        if self._handler is not None:
+        """Let the handler take commands, if there is one, and it does not."""
+        if self._handler is not None and self._worker is None:
             worker = self._thread.start_job(self._handle_all(self._handler))
             self._worker = worker
             worker.add_done_callback(self._on_worker_done)
 
     async def _pause(self) -> None:
-        """Let the handler take no more commands; wait for those that it handles."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker, *self._busy])
+        """Let the handler take no more commands; wait for those that it handles.
+
+        Raises:
+            RuntimeError: it takes none already.
+        """
+        if self._handler is None:
+            return
+        worker, self._worker = self._worker, None
+        if worker is None:
+            self._plain._sender.require_host()  # else it is deregistered
+            name = self._plain._entry.name
+            msg = f"cannot hand over {name!r}: an earlier hand-over has not ended"
+            raise RuntimeError(f"{msg}; await that first")
+        worker.cancel()
+        await asyncio.wait([worker, *self._busy])
 
     def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
         if self._worker is worker:
@@ -311,33 +394,47 @@ class Task(Uncopyable):
         try:
             while (message := await self._receive(None)) is not None:
                 handling = self._thread.start_job(self._handle(handler, message))
-                busy.add(handling)
+                if not handling.done():  # else it was eager, and never suspended
+                    busy[handling] = message
                 handling.add_done_callback(partial(self._on_handled, message))
                 while len(busy) >= self._concurrency:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
         except BusError:  # the task is deregistered, perhaps by force
-            self._thread.are_idle.discard(self._is_idle)
+            self._thread.handled.discard(self)
+        except (KeyboardInterrupt, SystemExit):  # the loop may run again
+            self._worker = None
+            self._resume()
+            raise
 
     async def _handle(self, handler: Handler, message: Incoming) -> None:
         """Handle one command; its answer is the value that the handler returns."""
         receiver = self._plain._receiver
+        job = asyncio.current_task()
+        assert job is not None
+        self._busy[job] = message  # an eager asyncio task begins before it is returned
         try:
             answer = await handler(message)
             if answer is NOREPLY or message._answered or not message.wants_reply:
                 return
-            receiver.responder.answer(message, answer, None)
+            _answer(receiver.responder, message, answer, None)
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
             self._respond_error(message, error_text_of(error))
+        finally:
+            self._busy.pop(job, None)
 
     def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
-        self._busy.discard(handling)
+        self._busy.pop(handling, None)
         if handling.cancelled():  # perhaps before its first step
             self._respond_error(message, "the handler was cancelled")
+        elif (error := handling.exception()) is not None:
+            self._respond_error(message, f"interrupted by {error_text_of(error)}")
 
     def _respond_error(self, message: Incoming, why: str) -> None:
+        if self._plain._bus._lifetime.foreign:
+            return  # in a forked child
         if message.wants_reply and not message._answered:
-            self._plain._receiver.responder.answer(message, None, why)
+            _answer(self._plain._receiver.responder, message, None, why)
 
     def deregister(self, *, final: bool = False) -> None:
         """Deregister from the bus; as `bus.Task.deregister`. Does not wait.

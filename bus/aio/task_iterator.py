@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
+    from bus.aio.loop_thread import LoopThread
     from bus.api.task import Task
     from bus.features.subscriptions.api import Subscription, Watch
 
@@ -20,13 +21,14 @@ class TaskIterator(Uncopyable):
     ``async with`` closes it. So does dropping it, a little later.
     """
 
-    __slots__ = ("_interest", "_task")
+    __slots__ = ("_interest", "_task", "_thread")
 
     # What the task has requested.
     _interest: Subscription | Watch
 
     def __init__(self, task: Task) -> None:
         self._task: Final = task
+        self._thread: Final = cast("LoopThread", task.thread)
 
     async def __aenter__(self) -> Self:
         return self
@@ -50,6 +52,7 @@ class TaskIterator(Uncopyable):
         return self._task._entry.host is None or not self._interest.active
 
     def __del__(self) -> None:
-        # Append only: a finalizer may run while its thread holds any lock.
+        # Set and append only: a finalizer may run while its thread holds any lock.
         if (task := getattr(self, "_task", None)) is not None:
+            task._receiver.dropped = True
             task._bus._orphans.append(task.deregister)

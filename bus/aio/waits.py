@@ -4,19 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from bus.api.reentry import MAIN, guarded
 from queuebroker import _sync
-from queuebroker.aio.waker import running_waker
+from queuebroker.aio.waker import Waiter, running_waker
+from queuebroker.waiting.parking import Pending, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from bus.api.outcome import Awaited
-    from queuebroker.aio.waker import Waiter
 
-__all__ = ["in_thread", "wait_for_outcome"]
+__all__ = ["GuardedWait", "in_thread", "wait_for_outcome"]
 
 T = TypeVar("T")
+
+
+class GuardedWait(Wait[T, Waiter]):
+    """A wait for a state of the bus: no signal handler may call the bus in its steps.
+
+    They hold the lock of that state (BUS-ENT-18).
+    """
+
+    __slots__ = ()
+
+    @guarded("wait")
+    def look(self, *, last: bool) -> T | Pending:
+        """Attempt, as `Wait.look` does."""
+        return super().look(last=last)
+
+    def withdraw(self) -> None:
+        """Leave the list, as `Wait.withdraw` does."""
+        if MAIN.inside:  # perhaps of a coroutine that is collected within a call
+            super().withdraw()
+        else:
+            self._withdraw()
+
+    @guarded("wait")
+    def _withdraw(self) -> None:
+        super().withdraw()
 
 
 async def wait_for_outcome(awaited: Awaited[Any], deadline: float | None) -> bool:

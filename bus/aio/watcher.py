@@ -35,6 +35,8 @@ class Watcher(TaskIterator):
         def on_presence(presence: Presence) -> None:
             news.append(presence)
             receiver.wake_waiters()
+            if receiver.dropped:
+                receiver.leave(receiver.entry, final=False)
 
         self._interest = task.watch(to, on_presence)
 

@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
-from bus.api.bus_thread import SERVING, check_may_wait
+from bus.api.bus_thread import LOOPS, SERVING, check_may_wait
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.features import await_binding, listen
 from bus.model.address import Address, names_any_machine
@@ -146,7 +146,7 @@ class ImplicitTasks:
             bus._lifetime.check()
         if bus._orphans.waiting:
             bus._orphans.deregister()
-        if _sync.get_ident() in SERVING:
+        if LOOPS or _sync.get_ident() in SERVING:
             remedy = f", whose thread may have to answer: use {_REMEDIES[act]}"
             check_may_wait(act, remedy)
 

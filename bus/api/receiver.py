@@ -164,6 +164,7 @@ class Receiver:
         failures: the number of callbacks that raised.
         verdict: the master's decision on its name; None if none was requested.
         waiters: the parkers of the coroutines that wait for an unclaimed message.
+        dropped: True if the iterator that reads its messages was collected.
         reads_by: how a coroutine reads its commands, for `why_unread`; None if none
           does.
     """
@@ -180,6 +181,7 @@ class Receiver:
         "asker",
         "claimed",
         "delivery_failures",
+        "dropped",
         "entry",
         "error",
         "failures",
@@ -233,6 +235,7 @@ class Receiver:
         self.failures: int = 0
         self.verdict: Verdict | None = None
         self.waiters: Final[list[Parker]] = []
+        self.dropped: bool = False
         self.reads_by: str | None = None
 
     # Called in the thread that hosts the task.
@@ -377,6 +380,8 @@ class Receiver:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
         self.wake_next_waiter()
+        if self.dropped:
+            self.leave(self.entry, final=False)
 
     def wake_next_waiter(self) -> None:
         """Wake the first sleeping coroutine that waits, if there is a message."""

@@ -407,8 +407,18 @@ class Task(Uncopyable):
         """Move to another thread of this process, after the current callback.
 
         Unread messages move too, in order (BUS-MOVE-2).
+
+        Raises:
+            RuntimeError: it is the task of a `bus.aio.Task`, for coroutines.
         """
         self._sender.require_host()
+        if self._receiver.reads_by is not None:
+            name = self._entry.name
+            msg = (
+                f"cannot move {name!r} to thread {thread.name!r}: coroutines of its"
+                " event loop receive its commands; deregister it, and register it there"
+            )
+            raise RuntimeError(msg)
         self._bus._threads.check_own(thread)
         thread._check_takes_tasks()
         move(self._entry, thread._manager, self._bus._exchange.trace_sink)

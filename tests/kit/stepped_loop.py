@@ -106,7 +106,7 @@ class SteppedLoop:
         return False
 
     def is_running(self) -> bool:
-        return True
+        return asyncio._get_running_loop() is self._as_loop
 
     def create_future(self) -> Future[Any]:
         return asyncio.Future(loop=self._as_loop)
