@@ -72,9 +72,9 @@ class Listener(TaskIterator):
               `bus.BusConfig.command_timeout_s`.
             UnknownTaskError: the bus is closed.
         """
+        self._thread.check_running()
         timeout = self._task._bus._config.command_timeout_s
         try:
-            self._thread.check_running()
             await wait_for_outcome(self._confirmation, deadline_after(timeout))
             self._confirmation.check(timeout)
         except BaseException:

@@ -394,8 +394,11 @@ class Task(Uncopyable):
         try:
             while (message := await self._receive(None)) is not None:
                 handling = self._thread.start_job(self._handle(handler, message))
-                if not handling.done():  # else it was eager, and never suspended
-                    busy[handling] = message
+                if handling.done():  # it was eager, and never suspended
+                    self._on_handled(message, handling)
+                    await asyncio.sleep(0)
+                    continue
+                busy[handling] = message
                 handling.add_done_callback(partial(self._on_handled, message))
                 while len(busy) >= self._concurrency:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
@@ -420,8 +423,6 @@ class Task(Uncopyable):
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
             self._respond_error(message, error_text_of(error))
-        finally:
-            self._busy.pop(job, None)
 
     def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
         self._busy.pop(handling, None)

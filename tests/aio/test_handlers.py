@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +18,10 @@ from bus import (
     UnknownTaskError,
     aio,
 )
+from bus.aio.loop_thread import LoopThread
 from specs.clauses import clause
 from tests.aio.support import echo, run
+from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
     from bus import Bus, Incoming
@@ -291,3 +294,135 @@ def test_a_receive_in_another_loop_is_refused(bus: Bus) -> None:
             await asyncio.to_thread(elsewhere)
 
     run(main())
+
+
+# What ends a handler, or a receive, in other ways.
+
+
+@clause("BUS-DEREG-9")
+@pytest.mark.parametrize("distance", ["other thread", "other process"])
+def test_the_end_of_a_loop_answers_the_callers_of_busy_handlers(
+    bus: Bus, there: There
+) -> None:
+    calling: list[Any] = []
+
+    async def main() -> None:
+        face, begun = aio.wrap(there.bus), asyncio.Event()
+
+        @face.task("slow")
+        async def slow(_: Incoming) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        to = there.at("slow")
+        await asyncio.to_thread(bus.wait_for, to)
+        calling.append(threads.start(_failure, bus, to))
+        await begun.wait()
+
+    with Threads() as threads:
+        run(main())
+        error = calling[0].result(LIMIT_S)
+
+    assert isinstance(error, RemoteError)
+
+
+@pytest.mark.parametrize("struck", ["serve", "_serve"])
+def test_an_interrupt_ends_no_handler(
+    bus: Bus, struck: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes the asyncio task of the handler, or the one that serves."""
+    real = getattr(LoopThread, struck)
+
+    def once(thread: LoopThread) -> Any:
+        monkeypatch.setattr(LoopThread, struck, real)
+        raise KeyboardInterrupt
+
+    with asyncio.Runner() as runner:
+        loop, face = runner.get_loop(), aio.wrap(bus)
+        loop.run_until_complete(face.register("echo", echo))
+        monkeypatch.setattr(LoopThread, struck, once)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(face.call("echo", 1))
+
+        assert loop.run_until_complete(face.call("echo", 2)) == 2
+        gc.collect()  # asyncio logs the interrupt that it has raised in the loop
+
+
+@clause("BUS-MSG-13")
+def test_the_caller_of_an_interrupted_handler_gets_an_error(bus: Bus) -> None:
+    async def interrupted(_: Incoming) -> None:
+        raise KeyboardInterrupt
+
+    with asyncio.Runner() as runner:
+        loop, face = runner.get_loop(), aio.wrap(bus)
+        loop.run_until_complete(face.register("bad", interrupted))
+        calling = loop.create_task(face.call("bad"))
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(calling)
+
+        with pytest.raises(RemoteError, match="interrupted by KeyboardInterrupt"):
+            loop.run_until_complete(calling)
+
+
+def test_messages_without_end_for_another_task_stop_no_coroutine(bus: Bus) -> None:
+    async def main() -> None:
+        quiet = await aio.wrap(bus).register("quiet")
+        again = bus.register("again", thread=quiet.task.thread)
+        again.on_command(lambda _: again.command("again"))
+        again.command("again")
+
+        with pytest.raises(CommandTimeoutError):
+            await quiet.receive(timeout=0.01)
+        again.deregister()
+
+    run(main())
+
+
+# Other loops, and other ways to start an asyncio task.
+
+_eager: Any = getattr(asyncio, "eager_task_factory", None)
+
+
+@pytest.mark.skipif(
+    _eager is None,
+    reason="asyncio has eager tasks from Python 3.12 on",
+)
+def test_eager_asyncio_tasks_are_served(bus: Bus) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(_eager)
+        face, got = aio.wrap(bus), asyncio.Queue[Any]()
+        await face.register("echo", echo)
+        calls = [face.call("echo", number) for number in range(3)]
+        assert await asyncio.gather(*calls) == [0, 1, 2]
+
+        async def listen() -> None:
+            async with face.listen("clock") as messages:
+                clock.notify(1)
+                got.put_nowait((await anext(messages)).payload)
+
+        def start(_: Incoming) -> None:
+            listening.append(asyncio.create_task(listen()))
+
+        # A callback in the thread of the loop, in which the asyncio task begins.
+        listening: list[asyncio.Task[None]] = []
+        clock = await face.register("clock")
+        bus.register("plain", thread=clock.task.thread, on_command=start)
+        await face.command("plain")
+
+        assert await got.get() == 1
+
+    run(main())
+
+
+def test_a_loop_that_reads_no_descriptors_is_refused(bus: Bus) -> None:
+    class Poor(asyncio.SelectorEventLoop):
+        def add_reader(self, *_: Any) -> None:  # type: ignore[override]
+            raise NotImplementedError
+
+    async def main() -> None:
+        with pytest.raises(NotImplementedError, match="Poor does not read"):
+            await aio.wrap(bus).register("box")
+
+    with asyncio.Runner(loop_factory=Poor) as runner:
+        runner.run(main())
+    assert not bus.inspect().threads

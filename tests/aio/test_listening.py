@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import CommandTimeoutError, aio
+from bus import CommandTimeoutError, UnknownTaskError, aio
 from specs.clauses import clause
 from tests.aio.support import run
 from tests.bus.support import DISTANCES, FAR
+from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from bus import Bus
@@ -159,5 +160,43 @@ def test_a_service_turns_commands_into_notifications(bus: Bus) -> None:
             await face.command("news", "rain")
 
             assert (await anext(messages)).payload == "RAIN"
+
+    run(main())
+
+
+@clause("BUS-DEREG-14")
+@pytest.mark.parametrize("iterates", ["listen", "watch"])
+def test_the_next_message_for_a_dropped_iterator_ends_it(
+    bus: Bus, iterates: str
+) -> None:
+    async def main() -> None:
+        clock = bus.register("clock")
+        iterator = getattr(aio.wrap(bus), iterates)("clock")
+        task = iterator._task
+        del iterator
+
+        # Neither call runs the orphans.
+        clock.notify(1)
+        clock.deregister()
+        while task._entry.host is not None:
+            await asyncio.sleep(0)
+
+    run(main())
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("timeout", [None, LIMIT_S])
+def test_a_wait_for_a_name_of_a_closed_bus_ends(timeout: float | None) -> None:
+    async def main() -> None:
+        async with aio.open_bus("one") as one:
+            two = await aio.open_bus("two")
+            name = f"ism://two@{two.bus.machine}/late"
+            waiting = asyncio.create_task(one.wait_for(name, timeout))
+            await asyncio.sleep(0)
+
+            await two.close()
+
+            with pytest.raises(UnknownTaskError, match="bus 'two' is closed"):
+                await waiting
 
     run(main())

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import RemoteError, aio
+from bus import BusError, RemoteError, aio
 from bus.aio import waits
 from specs.clauses import clause
-from tests.aio.support import run
+from tests.aio.support import echo, run
+from tests.kit.constants import set_constants
+from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,3 +86,68 @@ def test_a_handler_cannot_hand_over_its_own_task(bus: Bus) -> None:
             await face.call("moves")
 
     run(main())
+
+
+@clause("BUS-MOVE-10")
+def test_a_second_hand_over_at_once_is_refused(bus: Bus) -> None:
+    """Both used to fail and start the handler again, which then ran twice at once."""
+
+    async def main() -> None:
+        face, busy = aio.wrap(bus), 0
+
+        @face.task("moves")
+        async def alone(_: Incoming) -> int:
+            nonlocal busy
+            busy += 1
+            most = busy
+            await asyncio.sleep(0)
+            busy -= 1
+            return most
+
+        moves = [face.hand_over(alone, "nobody", timeout=0.01) for _ in range(2)]
+        first, second = await asyncio.gather(*moves, return_exceptions=True)
+
+        assert isinstance(first, BusError)
+        assert "an earlier hand-over has not ended" in str(second)
+        calls = [face.call("moves") for _ in range(5)]
+        assert await asyncio.gather(*calls) == [1] * 5
+
+    run(main())
+
+
+@clause("BUS-MOVE-2")
+def test_a_task_of_coroutines_moves_to_no_thread(bus: Bus) -> None:
+    async def main() -> None:
+        face = aio.wrap(bus)
+        task = await face.register("echo", echo)
+
+        with pytest.raises(RuntimeError, match=r"cannot move 'echo' .*deregister it"):
+            task.task.move(bus.thread())
+
+        assert await face.call("echo", 1) == 1
+
+    run(main())
+
+
+@clause("BUS-MOVE-10")
+@pytest.mark.parametrize("stops", ["before", "meanwhile"])
+@pytest.mark.parametrize("distance", ["other process"])
+def test_a_stopped_loop_accepts_no_task(bus: Bus, there: There, stops: str) -> None:
+    """Its thread used to wait for it without end."""
+    set_constants(STUCK_CALLBACK_S=0.01)
+    task = bus.register("moves")
+    task.on_leave(lambda: "state")
+
+    async def never(_: aio.Bus, __: str, ___: Any) -> aio.Task:
+        loop.stop()
+        return await asyncio.Future[aio.Task]()
+
+    with asyncio.Runner() as runner, Threads() as threads:
+        loop, face = runner.get_loop(), aio.wrap(there.bus)
+        runner.run(face.accept_tasks("accepts", {"moves": never}))
+        bus.wait_for(there.at("accepts"))
+        moving = threads.start(bus.hand_over, task, there.at("accepts"))
+        if stops == "meanwhile":
+            loop.run_forever()
+
+        assert "does not run" in str(moving.error(LIMIT_S))
