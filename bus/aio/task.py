@@ -170,7 +170,7 @@ class Task(Uncopyable):
         try:
             await self._when_room(
                 partial(_send, sender, call, encoded, router),
-                *(to, bus, lambda: message._size),
+                *(to, bus, lambda: message._size, call.deadline),
             )
             await wait_for_outcome(call, call.deadline)
         except BaseException:
@@ -216,10 +216,12 @@ class Task(Uncopyable):
         to: Where,
         bus: str | None,
         size: Callable[[], int],
+        until: float | None = None,
     ) -> None:
         """Send; wait for room and retry if the policy of a full addressee is ``block``.
 
         size: returns the size of the message in bytes.
+        until: when the wait ends at the latest, on the monotonic clock in seconds.
 
         Raises:
             BusFullError: another policy, or there is no room in time (BUS-FLOW-6).
@@ -232,6 +234,8 @@ class Task(Uncopyable):
                 now = _sync.monotonic()
                 if deadline is None:
                     deadline = now + self._plain._bus._config.send_timeout_s
+                    if until is not None:
+                        deadline = min(deadline, until)
                 if now >= deadline or not await self._wait_for_room(
                     to, bus, size(), deadline
                 ):
@@ -359,7 +363,8 @@ class Task(Uncopyable):
 
     def _answer_busy(self) -> None:
         for message in self._busy.values():
-            self._respond_error(message, "the event loop of its handler has ended")
+            with suppress(BusError):  # this process may have left the caller's bus
+                self._respond_error(message, "the event loop of its handler has ended")
 
     def _resume(self) -> None:
         """Let the handler take commands, if there is one, and it does not."""

@@ -18,7 +18,16 @@ from tests.kit.systems import needs_fork
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bus import Bus, BusThread, Incoming
+
+
+@pytest.fixture(autouse=True)
+def abandoned() -> Iterator[None]:
+    """Collect the coroutines of a closed loop: one pass ends them, the next frees."""
+    yield
+    gc.collect()
 
 
 @clause("BUS-DEREG-12")
