@@ -21,19 +21,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from time import (
-    clock_gettime,
-    monotonic,
-    monotonic_ns,
-    perf_counter,
-    perf_counter_ns,
-    sleep,
-)
+from time import monotonic, monotonic_ns, perf_counter, perf_counter_ns, sleep
 from typing import Any, Final, Self
 
 import attrs
@@ -417,7 +411,7 @@ class _Receivers:
 def _processor_s(process: int) -> float:
     """Return the processor time of a process, in seconds."""
     # Linux numbers the clock of a process so; bits 0 to 2 choose the scheduler's clock.
-    return clock_gettime((~process << 3) | 2)
+    return time.clock_gettime((~process << 3) | 2)  # missing on Windows
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:

@@ -17,7 +17,6 @@ import ctypes
 import functools
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -36,6 +35,7 @@ from benchmarks.figure import OURS
 from bus import Incoming, open_bus
 from bus.journal.writer import Journal
 from queuebroker import BrokerManager, QueueBroker
+from queuebroker._files import resource
 
 _RECORDS: Final = 2_000_000
 _SIZES: Final = (2_000_000, 20_000_000)
@@ -216,7 +216,7 @@ def _children_s() -> float:
             os.wait()
         except ChildProcessError:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return used.ru_utime + used.ru_stime
+            return float(used.ru_utime + used.ru_stime)
 
 
 @functools.cache

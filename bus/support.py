@@ -66,12 +66,12 @@ CAPABILITIES: Final = (
         "each process is a machine, with a `machine`, a run directory and a `Network` "
         "of its own",
     ),
-    Capability(
-        "`bus tree`, `bus call` and all verbs for a live bus",
-        Facility.UNIX_SOCKETS,
-        "no, use `Bus.inspect`",
-    ),
     Capability("a bus between machines"),
+    Capability(
+        "commands for a live bus: `bus call`, `bus list`, `bus record` and others",
+        Facility.UNIX_SOCKETS,
+        "`bus replay` alone, with `--network`; a program does what the others do",
+    ),
     Capability("`bus.pattern` over `tcp` and `inproc`"),
     Capability("`bus.pattern` over `ipc`", Facility.UNIX_SOCKETS, "no"),
     Capability(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 from queuebroker._platform import msvcrt  # first: it may remove calls of `os`
@@ -25,6 +27,7 @@ __all__ = [
     "HAS_USERS",
     "Descriptors",
     "allocate",
+    "escape_output",
     "fcntl",
     "host_name",
     "lock",
@@ -168,6 +171,16 @@ def allocate(file: int, size: int) -> None:
         zeros = bytes(min(_ZEROS_BYTES, size - start))
         if pwrite(file, zeros, start) != len(zeros):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def escape_output() -> None:
+    """Make stdout escape the characters that it cannot carry, instead of raising.
+
+    The names of files, and of tasks, may have any. On Windows a pipe has only those of
+    the code page.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 # Stable storage.

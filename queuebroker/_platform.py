@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-__all__ = ["SYSTEM", "after_fork_in_child", "msvcrt", "open_pair"]
+__all__ = ["SYSTEM", "after_fork_in_child", "msvcrt", "open_pair", "poll_of"]
 
 _VARIABLE: Final = "QUEUEBROKER_PORTABLE"
 # By module: the names that only Linux has, as far as the two packages could use them.
@@ -74,6 +74,8 @@ def _system() -> Literal["linux", "posix", "windows"]:
         _remove(_LINUX_ONLY)
         _remove(_NOT_ON_WINDOWS)
         _pair_over_tcp()
+        _select_sockets_alone()
+        _bind_ports_of_former_listeners()
         sys.modules.update(dict.fromkeys(_NO_MODULES_ON_WINDOWS))  # type: ignore[arg-type]
         return "windows"
     msg = f"cannot import queuebroker: {_VARIABLE} is {chosen!r}; use posix or windows"
@@ -124,6 +126,43 @@ def _pair_over_tcp() -> None:
     socket.socketpair = socketpair  # type: ignore[assignment]
 
 
+def _select_sockets_alone() -> None:
+    """Let `select.select` refuse all but sockets, and none at all, as on Windows.
+
+    `selectors`, by which `subprocess` reads pipes, has its own reference.
+    """
+    import select  # noqa: PLC0415 # only where it is replaced
+    import stat  # noqa: PLC0415 # likewise
+
+    of_any = select.select
+
+    def of_sockets(*arguments: Any) -> Any:
+        awaited = [*arguments[0], *arguments[1], *arguments[2]]
+        if not awaited:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        for each in awaited:
+            file = each if isinstance(each, int) else each.fileno()
+            if not stat.S_ISSOCK(os.fstat(file).st_mode):
+                raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
+        return of_any(*arguments)
+
+    select.select = of_sockets
+
+
+def _bind_ports_of_former_listeners() -> None:
+    """Let a TCP socket take a port as soon as its listener is closed, as on Windows."""
+    import socket  # noqa: PLC0415 # only where it is changed
+
+    real_bind = socket.socket.bind
+
+    def bind(made: Any, address: Any) -> None:
+        if made.type == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        real_bind(made, address)
+
+    socket.socket.bind = bind  # type: ignore[method-assign]
+
+
 # The module of Windows, for its locks of files; None on other systems. The stand-in is
 # not in `sys.modules`: other packages would conclude that they run on Windows.
 msvcrt: Any = None
@@ -142,3 +181,15 @@ def _stand_in_for_locks() -> None:
 
 
 SYSTEM: Final = _system()
+
+
+def poll_of(descriptor: int) -> Callable[[float | None], object]:
+    """Return a call that waits, in ms, until a descriptor is readable; true if it is.
+
+    For `_sync`, which stands below `_net`.
+    """
+    import select  # noqa: PLC0415 # few interpreters need it
+
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return poller.poll

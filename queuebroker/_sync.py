@@ -54,6 +54,7 @@ __all__ = [
     "owns",
     "park",
     "runs_handlers",
+    "sleep_lock",
     "spin",
     "wall_ns",
     "yield_processor",
@@ -285,6 +286,93 @@ def only_once(item: T) -> tuple[Iterator[T], Callable[[], int]]:
     pop = cast("Callable[[None, None], T]", left.pop)
     popped = map(pop, itertools.repeat(None), itertools.repeat(None))
     return itertools.takewhile(bool, popped), left.__len__
+
+
+class _Descriptor:
+    """The descriptor on which a thread sleeps; closed when it is collected."""
+
+    __slots__ = ("_opened", "clear", "poll", "set")
+
+    def __init__(self) -> None:
+        # One call in C opens and stores it: an interrupt between two would leave it
+        # open forever.
+        self._opened: Final[list[int]] = []
+        flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+        self._opened.extend(map(os.eventfd, (0,), (flags,)))
+        [descriptor] = self._opened
+        self.set = partial(os.eventfd_write, descriptor, 1)
+        self.clear = partial(os.eventfd_read, descriptor)
+        self.poll = _platform.poll_of(descriptor)
+
+    def __del__(self) -> None:
+        while self._opened:
+            any(map(os.close, map(self._opened.pop, (-1,))))
+
+
+class SleepLock:
+    """A lock on which only its maker sleeps, for CPython without the interpreter lock.
+
+    There a thread that waits for a lock of the interpreter yields the processor forty
+    times before it sleeps, also if the lock is released meanwhile (CPython 3.13). That
+    takes longer than a rendezvous. `queue.SimpleQueue` does the same when it wakes. A
+    thread that polls a descriptor sleeps at once.
+
+    locked, release: calls in C, which no interrupt can break off. Of several threads
+      that release it at the same time one succeeds.
+    """
+
+    __slots__ = ("_descriptor", "_taken", "locked", "release")
+
+    def __init__(self, descriptor: _Descriptor) -> None:
+        self._descriptor: Final = descriptor
+        # One item while it is taken: the arguments of `set`.
+        self._taken: Final[list[tuple[()]]] = []
+        self.locked: Final = self._taken.__len__
+        released = itertools.starmap(self._taken.pop, _NO_ARGUMENTS)
+        self.release: Final = itertools.starmap(descriptor.set, released).__next__
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock once it is free, as `threading.Lock.acquire` does."""
+        rest_s, deadline = timeout, monotonic() + timeout
+        while self._taken:
+            if not blocking or (rest_s <= 0 and timeout != -1):
+                return False
+            # The descriptor is set by every lock of this thread: also by a lock on
+            # which the thread no longer sleeps.
+            if self._descriptor.poll(None if timeout == -1 else rest_s * 1e3):
+                with contextlib.suppress(BlockingIOError):
+                    self._descriptor.clear()
+            rest_s = deadline - monotonic()
+        self._taken.append(())
+        return True
+
+
+_NO_ARGUMENTS: Final = itertools.repeat(())
+_own = threading.local()
+
+
+def _forget_descriptors() -> None:
+    # The parent's thread sleeps on the same kernel objects.
+    global _own  # noqa: PLW0603 # a fork is an event of the whole process
+    _own = threading.local()
+
+
+def _sleep_lock() -> Any:
+    """Return a free lock on which the calling thread is going to sleep."""
+    try:
+        return SleepLock(_own.descriptor)
+    except AttributeError:
+        try:
+            _own.descriptor = _Descriptor()
+        except OSError:  # no descriptor is left
+            return Lock()
+        return SleepLock(_own.descriptor)
+
+
+sleep_lock: Callable[[], _thread.LockType] = Lock
+if _PARALLEL and hasattr(os, "eventfd"):
+    sleep_lock = _sleep_lock
+    _platform.after_fork_in_child(_forget_descriptors)
 
 
 def is_subinterpreter() -> bool:

@@ -22,7 +22,7 @@ import hypothesis
 import hypothesis.strategies
 import pytest
 
-from queuebroker import _net
+from queuebroker import _net, _sync
 from tests.depth import DEEP, among
 from tests.kit.constants import restore_constants
 from tests.leaks import Snapshot
@@ -60,11 +60,13 @@ _LEFT_OUT: Final = pytest.StashKey[int]()
 
 @functools.cache
 def _first_example() -> None:
-    """Let Hypothesis register its random generator, which looks up its referrers.
+    """Make what lasts as long as this thread, before the first snapshot.
 
-    A search for referrers finds no frozen object; Hypothesis then warns, and a warning
-    fails the test.
+    Hypothesis registers its random generator, and looks up its referrers. A search for
+    referrers finds no frozen object; Hypothesis then warns, and a warning fails the
+    test. Without the interpreter lock, a thread has a descriptor on which it sleeps.
     """
+    _sync.sleep_lock()
     hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
 
 

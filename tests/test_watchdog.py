@@ -9,6 +9,10 @@ import pytest
 
 from tests.watchdog import watchdog
 
+pytestmark = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="no signal ends a wait for a lock here"
+)
+
 
 def test_a_wait_for_ever_is_ended_and_shown(capfd: pytest.CaptureFixture[str]) -> None:
     lock = threading.Lock()

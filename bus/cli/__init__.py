@@ -19,6 +19,7 @@ import attrs
 import click
 
 from bus.errors import BusError
+from queuebroker._files import escape_output
 from queuebroker.errors import QueueBrokerError
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class LazyGroup(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if sys.stdout is None:  # closed by the parent process
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 # to the end
+        escape_output()
         try:
             return super().main(*args, **kwargs)
         except OSError as error:  # the help cannot be written

@@ -27,7 +27,7 @@ from bus.journal.replay import Schedule
 from bus.journal.wording import counted, printable
 from bus.model.address import check_module_name, is_system
 from bus.model.registration import Role
-from queuebroker import _sync
+from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +61,8 @@ _BEGUN: Final = ("\x1b[", "\x1bO", "\x1b")
 
 # Why a recorded message is not sent, as the summary shows it.
 _SYSTEM: Final = "of the bus itself"
+# Where no process can join another one of its machine, the replay is a machine alone.
+_ALONE: Final = "this system has no UNIX sockets"
 _NO_SENDER: Final = "of an unknown sender"
 _NO_RECEIVER: Final = "to an unknown task"
 _NO_PAYLOAD: Final = "without a whole payload"
@@ -153,7 +155,8 @@ def replay(
         stack.enter_context(interruptible())
         part = _Part.of(read(payloads=False))
         _check_part(part, directory, renames)
-        if opens := unserved(target):
+        opens = unserved(target) if _net.HAS_UNIX else _ALONE
+        if opens:
             click.echo(f"bus: {opens}; the replay opens it", err=True)
         bus = stack.enter_context(joined(target, patient=True, role=Role.AUTO))
         tasks = _registered(bus, part.senders, renames)

@@ -126,6 +126,11 @@ class Ticker:
             self._progress.print_line(f"  {otherwise}")
 
 
+_IN_THREADS: Final = (
+    f"1 process on bus {BUS}, with workers in threads: this system has no UNIX sockets,"
+    " which link processes"
+)
+
 CONTROL: Final = "reorder"  # the fault of the control run, which the check must find
 FAILED: Final = 1
 FEW: Final = 60  # the number of its files
@@ -207,8 +212,8 @@ def demo(
     """
     if machines > 1:
         processes = _processes_of_two_machines(processes, plant)
-    elif processes is None:
-        processes = PROCESSES if _net.HAS_UNIX else None
+    elif processes is None and _net.HAS_UNIX:
+        processes = PROCESSES
     elif processes == 1:
         processes = None
     if plant == "half" and processes is not None and not _spares(processes):
@@ -263,6 +268,8 @@ def _take_inventory(
                 progress.print_line(_two_machines(processes))
             elif processes is not None:
                 progress.print_line(_processes(processes))
+            elif not _net.HAS_UNIX:
+                progress.print_line(_IN_THREADS)
 
         outcome = take_inventory(
             files,

@@ -106,6 +106,10 @@ class Incarnation:
             _write(self._supply.current.take(), RecordKind.OPEN, origin=_sync.wall_ns())
             self._start()
         except OSError:
+            # Their files are closed with them: Windows deletes none that is open.
+            for part in ("_supply", "_payloads"):
+                if hasattr(self, part):
+                    delattr(self, part)
             # A partial folder would be read as a journal that lost every record.
             shutil.rmtree(self.folder, ignore_errors=True)
             raise

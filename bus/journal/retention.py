@@ -34,7 +34,7 @@ class Retention:
     max_bytes, max_age_s, min_free_bytes: as in `bus.journal.writer.Journal`.
     """
 
-    __slots__ = ("_bytes", "_closed", "_folder", "_settings")
+    __slots__ = ("_bytes", "_closed", "_folder", "_in_use", "_settings")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class Retention:
         self._bytes = 0  # of all files, closed or not
         # The closed files, the oldest first: their sizes, and when they were closed.
         self._closed: dict[Path, tuple[int, float]] = {}
+        # Those of them that could not be deleted so far.
+        self._in_use: set[Path] = set()
 
     def spares_due(self, file_bytes: int) -> int:
         """Return how many spare files of one kind to keep ready."""
@@ -63,13 +65,14 @@ class Retention:
 
         size: of that file; 0 for none, to enforce the limits from time to time.
 
+        On Windows no file is deleted that a reader has open: a later call tries again.
+
         OSError if a new file would leave less than ``min_free_bytes`` free, or if the
         free bytes cannot be determined.
         """
         max_bytes, max_age_s, min_free_bytes = self._settings
         now = _sync.monotonic()
-        while self._closed:
-            oldest, (freed, closed_at) = next(iter(self._closed.items()))
+        for oldest, (freed, closed_at) in list(self._closed.items()):
             if not (
                 (max_bytes is not None and self._bytes + size > max_bytes)
                 or (max_age_s is not None and now - closed_at > max_age_s)
@@ -79,7 +82,12 @@ class Retention:
             try:
                 oldest.unlink(missing_ok=True)
             except OSError as error:
-                _log.warning("cannot delete %s: %s", oldest, error)
+                if oldest not in self._in_use:
+                    _log.warning("cannot delete %s: %s", oldest, error)
+                if isinstance(error, PermissionError):
+                    self._in_use.add(oldest)
+                    continue
+            self._in_use.discard(oldest)
             del self._closed[oldest]
             self._bytes -= freed
         if size and min_free_bytes is not None and self._free() < min_free_bytes + size:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 from typing import Final
 
 import attrs
@@ -70,9 +69,8 @@ class _InprocListener:
         self._driver: Final = default_driver()
         if not INPROC.listen(url.name, self._accept):
             self._driver.call(self._finish)
-            raise _refusal(
-                url, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            )
+            code = errno.EADDRINUSE
+            raise _refusal(url, OSError(code, _net.error_text(code)))
         if not node.add_closer(self.close):
             self.close()
 

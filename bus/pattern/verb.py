@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from collections import Counter, deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,7 +20,7 @@ from bus.pattern.drop_reason import DropReason
 from bus.pattern.pair_socket import PairSocket
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.socket_url import SocketUrl, Transport
-from queuebroker import _net, _sync
+from queuebroker import _net, _platform, _sync
 from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
 
 if TYPE_CHECKING:
@@ -72,6 +73,25 @@ def _under_way(peer: PeerStats) -> int:
     return peer.sent - arrived - peer.dropped.get(DropReason.SEND_QUEUE, 0)
 
 
+def _readable(descriptor: int) -> tuple[int, Callable[[int], bytes]]:
+    """Return a descriptor that can be waited for, and a function to read from it.
+
+    Windows waits for sockets alone. There a thread copies the data to one.
+    """
+    if _platform.SYSTEM != "windows":
+        return descriptor, functools.partial(os.read, descriptor)
+    reader, writer = _platform.open_pair()
+    writer.setblocking(True)
+
+    def copy() -> None:
+        with writer, suppress(OSError):  # the verb has ended
+            while data := os.read(descriptor, _READ_BYTES):
+                writer.sendall(data)
+
+    _sync.Thread(target=copy, name="stdin", daemon=True).start()
+    return reader.fileno(), reader.recv
+
+
 class SocketSession:
     """The lines that a user types, and the messages of the peers.
 
@@ -100,7 +120,10 @@ class SocketSession:
         self._to_line: Final = PRINTERS[form]
         self._count: Final = count
         self._deadline: Final = deadline
-        self._input: Final = None if sys.stdin is None else sys.stdin.fileno()
+        self._input: int | None = None
+        self._read_input: Callable[[int], bytes]
+        if sys.stdin is not None:
+            self._input, self._read_input = _readable(sys.stdin.fileno())
         self._has_ended: bool = sys.stdin is None
         # Only a user who types needs to know of each loss at once.
         self._is_typed: Final = sys.stdin is not None and sys.stdin.isatty()
@@ -160,8 +183,7 @@ class SocketSession:
     # Lines.
 
     def _read(self) -> None:
-        assert self._input is not None
-        data = os.read(self._input, _READ_BYTES)
+        data = self._read_input(_READ_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(lines)
         if not data:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bus.errors import PipelineError
-from queuebroker import _files
+from queuebroker import _files, _platform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -191,11 +191,14 @@ def claimed(path: Path) -> Iterator[OutFolder]:
     """
     is_made, is_new = not path.exists(), not (path / MARKER).exists()
     folder = OutFolder.claim(path)
-    with folder.locked():
+    with ExitStack() as after, folder.locked():
         try:
             yield folder
         except BaseException:
-            if is_new:
+            if is_new and _platform.SYSTEM == "windows":
+                # It removes no open file: not now, and not that of a run to come.
+                after.callback(_disclaim, path, is_made=is_made)
+            elif is_new:
                 _disclaim(path, is_made=is_made)
             raise
 

@@ -81,7 +81,7 @@ class _SelectSet:
         rest_s = inf if timeout_ms is None else timeout_ms / 1000
         try:
             ready = _select_in_slices(read, written, rest_s)
-        except (OSError, ValueError):  # closed, or too large a number
+        except (OSError, ValueError):  # one is closed, or has no number any more
             closed = [each for each in self._masks if _is_closed(each)]
             if not closed:
                 raise
@@ -136,8 +136,10 @@ def _select(
 def _is_closed(descriptor: int) -> bool:
     try:
         select.select((descriptor,), (), (), 0)
-    except (OSError, ValueError):
+    except OSError:
         return True
+    except ValueError:  # or too large for Linux as the stand-in: then the caller raises
+        return descriptor < 0
     return False
 
 

@@ -6,6 +6,7 @@ import array
 import contextlib
 import errno
 import os
+import random
 import socket
 import ssl
 import struct
@@ -30,6 +31,7 @@ __all__ = [
     "check_connected",
     "credentials_of",
     "dial",
+    "error_text",
     "has_host_name",
     "ipc_socket",
     "is_connected",
@@ -71,6 +73,9 @@ _SOL_LOCAL: Final = 0
 _LOCAL_PEERCRED: Final = 1
 _LOCAL_PEERPID: Final = 2
 _XUCRED: Final = struct.Struct("@IIh2x16I")
+# Ports that no system gives to a socket that names none, nor to a common service.
+_NEVER_GIVEN: Final = range(20_000, 32_768)
+_RANDOM: Final = random.SystemRandom()  # a test may have seeded the other one
 # Raised by a non-blocking socket that would have to wait.
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -84,6 +89,8 @@ _EVERYWHERE: Final = frozenset({"", "*"})
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 # An address of IPv4, as a socket for both versions shows it.
 _MAPPED: Final = "::ffff:"
+# Texts by error number, on Windows.
+_TEXTS: Final[dict[int, str]] = getattr(socket, "errorTab", {})
 # By the version of IP; 0 for any.
 _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
@@ -139,15 +146,22 @@ def _listen(
     return made
 
 
-def unused_port(host: str, *, datagrams: bool = False) -> int:
+def unused_port(host: str = "127.0.0.1", *, datagrams: bool = False) -> int:
     """Return a port of this machine to which no socket is bound now.
 
+    It lies below the ports that a system gives to a socket that names none (from
+    32,768 upwards on Linux), so that no such socket takes it before it is used.
+
     datagrams: True for a UDP port, False for a TCP port.
+    Raise OSError if none of a thousand random ones can be bound.
     """
     kind = socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM
-    with socket.socket(socket.AF_INET, kind) as made:
-        made.bind((host, 0))
-        return port_of(made)
+    for _ in range(1000):
+        with socket.socket(socket.AF_INET, kind) as made, contextlib.suppress(OSError):
+            made.bind((host, _RANDOM.choice(_NEVER_GIVEN)))
+            return port_of(made)
+    ports = f"{_NEVER_GIVEN[0]} to {_NEVER_GIVEN[-1]}"
+    raise OSError(errno.EADDRINUSE, f"no port of {host!r} from {ports} can be bound")
 
 
 def port_of(listening: Socket) -> int:
@@ -165,6 +179,8 @@ def accept(listening: Socket) -> tuple[Socket, str] | None:
     try:
         made, address = listening.accept()
     except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+        return None
+    except ConnectionResetError:  # so says Windows if the peer has ended it already
         return None
     with contextlib.suppress(OSError):  # the peer has closed again
         made.setblocking(False)
@@ -246,7 +262,7 @@ def dial(place: Place) -> Socket:
         send_without_delay(made)
         code = made.connect_ex(where)
         if code not in _STARTED:
-            raise OSError(code, os.strerror(code))
+            raise OSError(code, error_text(code))
         _bound_send_buffer(made, where)
     except BaseException:
         made.close()
@@ -260,14 +276,24 @@ def reach(host: str, port: int, timeout_s: float) -> None:
     Raises:
         OSError: it cannot connect; a `TimeoutError` if nothing answers in time.
     """
-    socket.create_connection((host, port), timeout_s).close()
+    with socket.create_connection((host, port), timeout_s) as made:
+        check_connected(made)
 
 
 def check_connected(connecting: Socket) -> None:
-    """Raise the error of a connect that failed; call once the socket is writable."""
+    """Raise the error of a connect that failed; call once the socket is writable.
+
+    A socket that dials a free port of this machine may get that very port as its own.
+    Then TCP connects it to itself, and no listener can take the port until it is
+    closed. Such a connect counts as refused.
+    """
     code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if not code and connecting.family != _UNIX:
+        with contextlib.suppress(OSError):  # the peer has closed again
+            if connecting.getpeername() == connecting.getsockname():
+                code = errno.ECONNREFUSED
     if code:
-        raise OSError(code, os.strerror(code))
+        raise OSError(code, error_text(code))
 
 
 def is_connected(connecting: Socket) -> bool:
@@ -277,6 +303,14 @@ def is_connected(connecting: Socket) -> bool:
     except OSError:
         return False
     return True
+
+
+def error_text(code: int) -> str:
+    """Return the text of an error number.
+
+    The C library of Windows has no text for the numbers of sockets; Python has.
+    """
+    return str(_TEXTS.get(code) or os.strerror(code)).rstrip(".")
 
 
 def _no_unix_sockets() -> OSError:

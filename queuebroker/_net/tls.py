@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker._net.polling import READ, WRITE
+from queuebroker._net.sockets import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +170,7 @@ def secure(
         )
     except OSError as error:
         code = errno.ECONNRESET
-        raise ConnectionResetError(code, os.strerror(code)) from error
+        raise ConnectionResetError(code, error_text(code)) from error
     assert isinstance(secured, TlsSocket)
     secured.made = True
     return secured

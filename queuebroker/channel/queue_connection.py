@@ -7,19 +7,26 @@ decides how.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from queuebroker.channel.circular_buffer import CircularBufferQueue
 from queuebroker.channel.connection import Connection
+from queuebroker.channel.flow import Flow
 from queuebroker.channel.side import Side, other_side
-from queuebroker.channel.status import Verdict
+from queuebroker.channel.status import STATUS, Status, Verdict
 from queuebroker.observer import Operation, Reason
 
-__all__ = ["Message", "Messages", "QueueConnection"]
+if TYPE_CHECKING:
+    import _thread
+
+__all__ = ["Message", "Messages", "QueueConnection", "UnobservedConnection"]
 
 # The content of a buffer: the message, and its number too if the connection is
 # observed. The number travels with the message, so that the receiver's record proves
 # the order instead of assuming it (QB-BOOK-4).
 Message = bytes | tuple[int, bytes]
 Messages = CircularBufferQueue[Message]
+_Flows = tuple[Flow[Messages], Flow[Messages]]
 
 
 class QueueConnection(Connection[Messages]):
@@ -145,3 +152,74 @@ class QueueConnection(Connection[Messages]):
     def head_locked(self, side: Side) -> Message | None:
         """Return the oldest message for ``side`` without removing it, or None."""
         return self.flows[side].buffer.peek_locked()
+
+
+class UnobservedConnection(QueueConnection):
+    """A `QueueConnection` without an observer, which makes its flows on first use.
+
+    A connection that is only opened and closed never has any. Until then no end has
+    sent or waited, so that a disconnect has nothing to discard and no waiter to wake.
+
+    A thread that makes them needs no lock, and may do so while another one closes a
+    side. The flag goes up first, then the closing thread marks the buffers that it
+    finds. An end that starts to use buffers does the opposite: see `begin_locked`.
+    """
+
+    __slots__ = ("_capacity", "_made")
+
+    def __init__(
+        self,
+        lock: _thread.RLock,
+        capacity: int,
+        names: tuple[str, str],
+        port: int,
+        *,
+        limit: int | None,
+        strict: tuple[bool, bool],
+    ) -> None:
+        super().__init__(lock, None, names, port, limit=limit, strict=strict)
+        self._capacity: Final = capacity
+        self._made: Final[list[_Flows]] = []
+
+    @property
+    def flows(self) -> _Flows:  # type: ignore[override]  # read-only here
+        """The buffers with their counters."""
+        if not self._made:
+            one: CircularBufferQueue[Message]
+            other: CircularBufferQueue[Message]
+            one = CircularBufferQueue(self._capacity, lock=self.lock)
+            other = CircularBufferQueue(self._capacity, lock=self.lock)
+            # One call in C: of several threads that come here, the first one's buffers
+            # are used.
+            self._made.append((Flow(one), Flow(other)))
+        return self._made[0]
+
+    def begin_locked(self) -> _Flows:
+        """Return the flows to an end that stores and takes without a look at the table.
+
+        A side may have been closed when there was no buffer to mark.
+        """
+        one, other = flows = self.flows
+        if True in self.closed:
+            one.buffer.ended = other.buffer.ended = True
+        return flows
+
+    def status(self, side: Side) -> Status:
+        there = self.closed[1 - side]
+        here = self.closed[side]
+        # In the order of the base class: once the peer's flag is up, nothing is stored.
+        unread = bool(self._made) and not self.flows[side].buffer.drained()
+        return STATUS[here, there, unread]
+
+    def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
+        # No call from here on: a signal handler sees the whole change or nothing.
+        if not self.closed[side]:
+            self.errors[side] = error
+            self.closed[side] = True
+            if self._made:
+                one, other = self._made[0]
+                one.buffer.ended = other.buffer.ended = True
+
+    def empty_locked(self, side: Side, reason: Reason) -> None:
+        if self._made:
+            super().empty_locked(side, reason)

@@ -14,27 +14,43 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, positive, snapshot
 from queuebroker.channel.locked_queue import LockedMessageQueue
-from queuebroker.channel.queue_connection import Message, Messages, QueueConnection
 from queuebroker.channel.side import Side, other_side
 from queuebroker.channel.status import Verdict
 from queuebroker.errors import SendTimeoutError
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable
 
     from typing_extensions import Buffer
 
+    from queuebroker.channel.queue_connection import (
+        Message,
+        Messages,
+        UnobservedConnection,
+    )
     from queuebroker.channel.receive_attempt import Take
     from queuebroker.waiting.parking import WaitList
 
 __all__ = ["UnobservedMessageQueue"]
 
 _ZERO: Final = 0
+
+
+class _Unmade:
+    """The buffer of an end that has none yet: neither room nor a message."""
+
+    _stored = _pulled = capacity = 0
+    ended = True
+
+
+_UNMADE: Final = cast("Messages", _Unmade())
+_NO_MESSAGES: Final = cast("deque[Message]", ())
 
 
 class UnobservedMessageQueue(LockedMessageQueue):
@@ -57,24 +73,39 @@ class UnobservedMessageQueue(LockedMessageQueue):
         "_plain",
     )
 
-    def __init__(self, connection: QueueConnection, side: Side) -> None:
+    def __init__(self, connection: UnobservedConnection, side: Side) -> None:
         super().__init__(connection, side)
-        self._inward: Final[Messages] = connection.flows[side].buffer
-        self._outward: Final[Messages] = connection.flows[1 - side].buffer
         # Used by every call: a chain of attributes costs more without the global lock,
         # since each object on it is shared, and counts its references in memory that
         # both processors change.
         self._lock: Final = connection.lock
         self._deferred: Final = connection.deferred
-        self._incoming: Final[deque[Message]] = self._inward._messages
-        self._outgoing: Final[deque[Message]] = self._outward._messages
-        self._free: Final[WaitList] = self._inward.room
-        self._arrived: Final[WaitList] = self._outward.arrived
-        # A call into C, for a spin. After the spin, the table decides, also about a
-        # disconnect.
-        self._has_message: Final = partial(bool, self._incoming)
         # As in `FastMessageQueue`: the class of data that needs no copy.
         self._plain: Final[type] = bytes if connection.limit is None else type(self)
+        # The first operation makes the buffers, see `_begin`.
+        self._outward: Messages = _UNMADE
+        self._inward: Messages = _UNMADE
+        self._incoming: deque[Message] = _NO_MESSAGES
+        self._outgoing: deque[Message]
+        self._free: WaitList
+        self._arrived: WaitList
+        self._has_message: Callable[[], bool]
+
+    def _begin(self) -> None:
+        self._connection.critical(self._begin_locked)
+
+    def _begin_locked(self) -> None:
+        """Use the buffers of the connection from now on."""
+        flows = cast("UnobservedConnection", self._connection).begin_locked()
+        inward, outward = flows[self._side].buffer, flows[1 - self._side].buffer
+        self._outgoing = outward._messages
+        self._arrived = outward.arrived
+        self._free = inward.room
+        # In C, for a spin; at its end the table decides about a disconnect, too.
+        self._has_message = partial(bool, inward._messages)
+        # Last: another thread may use this end already.
+        self._outward, self._inward = outward, inward
+        self._incoming = inward._messages
 
     def send(
         self,
@@ -110,6 +141,10 @@ class UnobservedMessageQueue(LockedMessageQueue):
         finally:
             if self._deferred:
                 self._connection.settle_at_last()
+        if buffer is _UNMADE:
+            self._begin()
+            self.send(data, timeout=timeout)
+            return
         if timeout != 0 and _sync.spin(self._has_room):
             with contextlib.suppress(SendTimeoutError):
                 self.send(data, timeout=0)
@@ -119,9 +154,14 @@ class UnobservedMessageQueue(LockedMessageQueue):
     def receive(self, timeout: float | None = None) -> bytes:
         if timeout is not None:
             deadline_after(timeout)
-        buffer, messages = self._inward, self._incoming
-        if not messages and timeout != 0:
-            _sync.spin(self._has_message)
+        messages = self._incoming
+        if not messages:
+            if messages is _NO_MESSAGES:
+                self._begin()
+                return self.receive(timeout)
+            if timeout != 0:
+                _sync.spin(self._has_message)
+        buffer = self._inward
         try:
             with self._lock:
                 try:
@@ -155,6 +195,7 @@ class UnobservedMessageQueue(LockedMessageQueue):
         return super().fileno()
 
     def _pin_locked(self) -> None:
+        self._begin_locked()
         self._inward.arrived.pin()
         self._inward.room.pin()
 
@@ -163,14 +204,15 @@ class UnobservedMessageQueue(LockedMessageQueue):
     def _send_run_locked(
         self, messages: list[bytes], begin: int
     ) -> tuple[int, Verdict]:
+        if self._outward is _UNMADE:
+            self._begin_locked()
         buffer, peer = self._outward, other_side(self._side)
         while begin < len(messages):
             stored = buffer._stored
             run = messages[begin : begin + max(0, buffer.free_slots())]
             size = len(run)
-            if stored != buffer._stored:
-                continue  # a signal handler has stored something since
-            if not run or buffer.ended:
+            # A signal handler may have stored something since.
+            if not run or stored != buffer._stored or buffer.ended:
                 break
             buffer._stored = stored + size
             buffer._messages.extend(run)
@@ -183,6 +225,8 @@ class UnobservedMessageQueue(LockedMessageQueue):
         most = None if limit is None else positive("limit", limit)
 
         def take(side: Side, waited_ns: int) -> list[bytes] | None:
+            if self._inward is _UNMADE:
+                self._begin_locked()
             buffer, taken = self._inward, []
             if buffer.ended:
                 return take_slowly(side, waited_ns)

@@ -28,7 +28,7 @@ from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.meet import meet, withdraw_locked
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
 from queuebroker.observer import Reason
-from queuebroker.waiting.parking import Parker, taken_lock
+from queuebroker.waiting.parking import Parker, own_parker
 
 if TYPE_CHECKING:
     from queuebroker.meeting.queue_broker import QueueBroker
@@ -303,7 +303,7 @@ class Broker(BrokerFace):
         kind: Kind,
         port: int,
         terms: Terms,
-        make: Callable[[], Parker] = taken_lock,
+        make: Callable[[], Parker] = own_parker,
     ) -> RdV:
         """Return an accept call that has not begun."""
         number = check_port(port)
@@ -318,7 +318,7 @@ class Broker(BrokerFace):
         name: str,
         port: int,
         terms: Terms,
-        make: Callable[[], Parker] = taken_lock,
+        make: Callable[[], Parker] = own_parker,
     ) -> RdV:
         """Return a connect call that has not begun."""
         check_name(name)

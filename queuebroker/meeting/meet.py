@@ -19,7 +19,11 @@ from queuebroker.channel.circular_buffer import CircularBuffer, CircularBufferQu
 from queuebroker.channel.connection import Connection
 from queuebroker.channel.flow import Flow
 from queuebroker.channel.locked_queue import LockedMessageQueue
-from queuebroker.channel.queue_connection import Message, QueueConnection
+from queuebroker.channel.queue_connection import (
+    Message,
+    QueueConnection,
+    UnobservedConnection,
+)
 from queuebroker.channel.unobserved_queue import UnobservedMessageQueue
 from queuebroker.errors import (
     BrokerClosedError,
@@ -90,6 +94,8 @@ def _sleep(rdv: RdV, deadline: float | None) -> None:
         if not _sync.park(parker, rdv.ended, deadline):
             expire(rdv)
         # else matched, withdrawn, or woken for no reason (QB-CONC-6)
+    # It may belong to a descriptor, and a traceback may keep this call.
+    rdv.parker = None
 
 
 def begin(rdv: RdV) -> None:
@@ -318,25 +324,23 @@ def pair(
             lock, bytes_flows, names, acceptor.port, strict=strict, watch=watch
         )
         return stream, Channel(stream, 0), Channel(stream, 1)
+    limit = acceptor.terms.limit
     if watch is None and not LOCKED:
-        limit = acceptor.terms.limit
         fast = LockFreeConnection(
             lock, capacity, names, acceptor.port, limit=limit, strict=strict
         )
         return fast, FastMessageQueue(fast, 0), FastMessageQueue(fast, 1)
+    if watch is None:
+        plain = UnobservedConnection(
+            lock, capacity, names, acceptor.port, limit=limit, strict=strict
+        )
+        return plain, UnobservedMessageQueue(plain, 0), UnobservedMessageQueue(plain, 1)
     messages: tuple[CircularBufferQueue[Message], CircularBufferQueue[Message]] = (
         CircularBufferQueue(capacity, lock=lock),
         CircularBufferQueue(capacity, lock=lock),
     )
     flows = (Flow(messages[0]), Flow(messages[1]))
     queue = QueueConnection(
-        lock,
-        flows,
-        names,
-        acceptor.port,
-        limit=acceptor.terms.limit,
-        strict=strict,
-        watch=watch,
+        lock, flows, names, acceptor.port, limit=limit, strict=strict, watch=watch
     )
-    make = UnobservedMessageQueue if watch is None else LockedMessageQueue
-    return queue, make(queue, 0), make(queue, 1)
+    return queue, LockedMessageQueue(queue, 0), LockedMessageQueue(queue, 1)

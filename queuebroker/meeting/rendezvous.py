@@ -17,7 +17,7 @@ from queuebroker.channel.connection import Connection
 from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.closable import Uncopyable
 from queuebroker.observer import Reason, Watch
-from queuebroker.waiting.parking import Parker, taken_lock
+from queuebroker.waiting.parking import Parker, own_parker
 
 if TYPE_CHECKING:
     import _thread
@@ -225,7 +225,7 @@ class RdV(Uncopyable):
         kind: Kind,
         port: int,
         terms: Terms,
-        make: Callable[[], Parker] = taken_lock,
+        make: Callable[[], Parker] = own_parker,
     ) -> None:
         self.state: RdVState = state
         self.accepts: Final = state is _ACCEPT
@@ -260,12 +260,14 @@ class RdV(Uncopyable):
 
     def asleep(self) -> bool:
         """Return True if its caller sleeps, or is about to, and was not woken."""
-        return self.parker is not None and self.parker.locked()
+        parker = self.parker  # its caller drops it after the sleep
+        return parker is not None and parker.locked()
 
     def wake(self) -> None:
         """Wake the caller, if it sleeps and was not woken yet."""
-        if self.parker is not None and self.parker.locked():
-            self.parker.release()
+        parker = self.parker
+        if parker is not None and parker.locked():
+            parker.release()
 
     def step(self, event: RdVEvent) -> None:
         """Move to the next state.

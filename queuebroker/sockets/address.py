@@ -75,6 +75,11 @@ class Address:
         if name == Scheme.IPC.value:
             if not rest.startswith("/"):
                 msg = f"path of an ipc address must begin with /, got {text!r}"
+                if not _net.HAS_UNIX:
+                    msg = (
+                        f"cannot use {text!r}: this system has no UNIX sockets;"
+                        " use a tcp address, such as tcp://127.0.0.1:0"
+                    )
                 raise ValueError(msg)
             return cls(Scheme.IPC, read_name(name, rest))
         host, port = read_place(name, rest)

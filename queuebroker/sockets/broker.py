@@ -42,7 +42,7 @@ from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions, limits_of
 from queuebroker.sockets.outgoing_connect import OutgoingConnect
 from queuebroker.sockets.tls import CurrentContext, Tls
-from queuebroker.waiting.parking import Parker, taken_lock
+from queuebroker.waiting.parking import Parker, own_parker
 
 __all__ = ["SocketQueueBroker"]
 
@@ -275,7 +275,7 @@ class SocketQueueBroker(QueueBroker):
         port: int,
         timeout: float | None,
         strict_half: bool | None,
-        make: Callable[[], Parker] = taken_lock,
+        make: Callable[[], Parker] = own_parker,
     ) -> tuple[RdV, OutgoingConnect, float | None]:
         """Return a connect to an address, not yet started, and its deadline.
 

@@ -372,6 +372,9 @@ class Driver(Uncopyable):
     def begin(self) -> None:
         """Run the driver in a thread of its own until it has no holder."""
         self.background = True
+        for driver in list(_running):
+            if driver._ended:
+                driver.join(0)
         if not _watched:
             _watched.append(True)
             _sync.at_exit_of_main(_await_writes)
@@ -390,7 +393,10 @@ class Driver(Uncopyable):
 
     def join(self, seconds: float) -> bool:
         """Wait for the end of its thread; return True if it has ended, or has none."""
-        return self._thread is None or _sync.join(self._thread, seconds)
+        ended = self._thread is None or _sync.join(self._thread, seconds)
+        if ended and self._ended:
+            _running.pop(self, None)
+        return ended
 
     def await_end(self) -> None:
         """Wait until its thread has ended, if only ends of connections keep it running.
@@ -407,7 +413,7 @@ class Driver(Uncopyable):
 
     def await_writes(self) -> None:
         """Wait until it has written all that senders had gathered (`QuickSends`)."""
-        parker, now = taken_lock(), _sync.monotonic()
+        parker, until = taken_lock(), _sync.monotonic() + _END_S
 
         def later(function: Callable[[], object]) -> Callable[[], object]:
             return lambda: self.at(
@@ -418,7 +424,11 @@ class Driver(Uncopyable):
         # next one may find more, once. Both count from the time of the driver, which
         # may be late: so each of these two steps begins in its thread, behind a review.
         self.call(later(later(parker.release)), _UNOWNED)
-        _sync.park(parker, lambda: not parker.locked(), now + _END_S)
+        # A driver that ends meanwhile has written all, and drops its calls.
+        while parker.locked() and not self._ended and _sync.monotonic() < until:
+            soon = min(until, _sync.monotonic() + _REVIEW_S)
+            if _sync.park(parker, lambda: not parker.locked(), soon):
+                return
 
     def _is_ending(self) -> bool:
         """Return True if each holder is about to release it, as far as is known now.
@@ -451,7 +461,6 @@ class Driver(Uncopyable):
         except BaseException as error:  # noqa: BLE001 # else every waiter would hang
             self._end_by(error)
         self._close_descriptors()
-        _running.pop(self, None)
 
     def _end_by(self, error: BaseException) -> None:
         """End every handler, with an error as the cause; for its own thread.
@@ -500,7 +509,9 @@ class Driver(Uncopyable):
 
 
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
-# Those with a thread. Each access is one call into C: finalizers read this.
+# Those with a thread. Each access is one call into C: finalizers read this. A driver
+# leaves when its thread has ended, not before: that thread would miss a join, and abort
+# the process if it outlives its subinterpreter.
 _running: dict[Driver, None] = {}
 # Not empty once `_await_writes` is to be called at the end of the program.
 _watched: Final[list[bool]] = []

@@ -6,8 +6,6 @@ They are causes: user code still catches `DisconnectedQueueError` and
 
 from __future__ import annotations
 
-import os
-
 from queuebroker import _net
 from queuebroker.errors import QueueBrokerError
 
@@ -56,7 +54,7 @@ def lost(error: OSError) -> PeerLostError:
     if isinstance(error, _net.TlsError):
         text = _net.tls_reason(error)
     else:
-        text = (os.strerror(error.errno) if error.errno else str(error)).lower()
+        text = (_net.error_text(error.errno) if error.errno else str(error)).lower()
     made = PeerLostError(f"connection lost: {text}")
     made.__cause__ = error
     return made

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 from typing import Protocol as Seam
 
+from queuebroker import _net
 from queuebroker.meeting.meet import begin, expire, withdraw_locked
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 from queuebroker.observer import Reason
@@ -268,6 +269,8 @@ class IncomingConnect:
             hello.limit,
         )
         descriptors = min(hello.descriptors, listener.options.descriptors_max)
+        if descriptors and _net.credentials_of(link.socket) is None:
+            descriptors = 0  # no UNIX socket, whatever the peer says
         with link.lock:
             connection = SocketConnection(
                 link,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import math
-import os
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _net, _sync
@@ -183,7 +182,8 @@ class OutgoingConnect:
         """
         assert self._link is not None
         if not (self._connected or _net.is_connected(self._link.socket)):
-            self._fail(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+            code = errno.ETIMEDOUT
+            self._fail(OSError(code, _net.error_text(code)))
 
     def _retry(self, driver: Driver) -> None:
         try:
@@ -335,7 +335,7 @@ class OutgoingConnect:
     def _unknown(self) -> UnknownBrokerError:
         """Return the error for an address where nothing listens."""
         address, port = self._address, self._rdv.port
-        why = f": {os.strerror(self._errno).lower()}" if self._errno else ""
+        why = f": {_net.error_text(self._errno).lower()}" if self._errno else ""
         return UnknownBrokerError(
             f"cannot connect to {str(address)!r} port {port}: no broker listens there"
             + why

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from queuebroker._files import escape_output
 from queuebroker.testing import Failure, explore, replay
 from queuebroker.testing.program import NotPlainError
 from queuebroker.testing.program_file import ProgramFile, ProgramFileError
@@ -37,6 +38,7 @@ _BYTECODE: Final = "bytecode:"  # before the choices of a schedule of the second
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
+    escape_output()
     try:
         options = _parsed(arguments)
         path, name = _place(options.program)

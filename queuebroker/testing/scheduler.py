@@ -14,8 +14,10 @@ import _thread
 import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
+from queuebroker import _sync
 from queuebroker.testing.ending import Unwind, fail, lose_control, unwind_next
 from queuebroker.testing.failure import FailureKind
 from queuebroker.testing.scheduling import DivergenceError
@@ -38,9 +40,27 @@ STEPS_MAX: Final = 20_000  # switch points in a run before it counts as a livelo
 SMALL_STEPS_MAX: Final = 200_000  # the same if instructions are some of them
 READS_MAX: Final = 100_000  # reads of the clock before the same
 
+# Without the interpreter lock, the thread that made an object frees it, once it runs
+# Python code, if another thread drops the last reference.
+_MAKERS_FREE: Final = not _sync.has_interpreter_lock()
+
 # Bound when this module is loaded: the explorer replaces the public names.
 _get_ident = _thread.get_ident
 _start_new_thread = _thread.start_new_thread
+
+
+# Of CPython 3.13 on, as `threading` uses them.
+_start_joinable_thread: Any = getattr(_thread, "start_joinable_thread", None)
+_Handle: Any = getattr(_thread, "_ThreadHandle", None)
+
+
+def _start_to_join(live: Callable[[Task], object], of: tuple[Task]) -> None:
+    [task] = of
+    task.handle = _Handle()
+    _start_joinable_thread(partial(live, task), handle=task.handle, daemon=True)
+
+
+_start_thread: Final = _start_to_join if _MAKERS_FREE else _start_new_thread
 
 
 class Scheduler:
@@ -121,6 +141,11 @@ class Scheduler:
         self._unfinished = 0  # tasks that the run waits for
         self._reads = 0  # of the clock
         self._early = 0  # number of early deadlines among the last options
+        # The task that is woken only to free objects; those woken since a task went on.
+        self._freeing: Task | None = None
+        self._freed: list[Task] = []
+        # The last task that has ended: its thread, too, frees objects as it ends.
+        self._ended: Task | None = None
 
         self.main: Task
         self.running: Task
@@ -160,10 +185,53 @@ class Scheduler:
         if me.thrown is not None:
             self._strike(me)
 
-    def _wait_for_turn(self, me: Task, choose: Choose) -> None:
+    def _wait(self, me: Task, choose: Choose) -> None:
         chosen = self._pick(me, choose)
-        if chosen is me:
-            return
+        if chosen is not me:
+            self._pass_baton(me, chosen)
+
+    def _wait_and_free(self, me: Task, choose: Choose) -> None:
+        """Wait, and free objects that other tasks have dropped when the baton comes.
+
+        A finalizer of such an object passes switch points of its own. Another task may
+        then take the lock for which this one was selected, so it waits again.
+        """
+        obstacle, deadline = me.obstacle, me.deadline
+        chosen = self._pick(me, choose)
+        while chosen is not me:
+            self._pass_baton(me, chosen)
+            self._await_end()
+            if self._freeing is me:
+                self._freeing = None
+            elif me.obstacle is obstacle or me.thrown is not None:
+                break
+            me.obstacle, me.deadline = obstacle, deadline
+            chosen = self._pick(None, choose)
+        self._freed.clear()
+
+    def _await_end(self) -> None:
+        """Wait for the end of the thread from which the baton came, if it ends."""
+        ended, self._ended = self._ended, None
+        if ended is not None and ended.handle is not None:
+            ended.handle.join()
+
+    _wait_for_turn = _wait_and_free if _MAKERS_FREE else _wait
+
+    def wake_to_free(self) -> Task | None:
+        """Return a task that may have objects to free, each once until a task goes on.
+
+        `_sync.park` wakes each sleeper for this, every `_sync.SLICE_S`.
+        """
+        if not _MAKERS_FREE:
+            return None
+        for task in self.alive:
+            if task is not self.running and task not in self._freed:
+                self._freed.append(task)
+                self._freeing = task
+                return task
+        return None
+
+    def _pass_baton(self, me: Task, chosen: Task) -> None:
         self._hand_to(chosen)
         me.gate.acquire()
         if self.unwinding:
@@ -328,13 +396,14 @@ class Scheduler:
             task.gate.release()
             return
         try:
-            _start_new_thread(self._live, (task,))
+            _start_thread(self._live, (task,))
         except RuntimeError as error:
             what = f"cannot start a thread: {error}"
             fail(self, FailureKind.UNCONTROLLED, what, task, error)
 
     def _live(self, task: Task) -> None:
         """Run the task; the body of its real thread."""
+        self._await_end()
         task.ident = _get_ident()
         self.by_ident[task.ident] = task
         body, task.body = task.body, None
@@ -365,6 +434,7 @@ class Scheduler:
         if task in self.alive:  # else the supervisor dropped it before
             self.alive.remove(task)
             task.taken = False
+            self._ended = task
             # `_after` raises if it finds a failure; then the other tasks are unwound.
             with contextlib.suppress(Unwind):
                 if not self.unwinding:
@@ -419,6 +489,9 @@ def _who_goes_on(scheduler: Scheduler) -> list[Task]:
                 " wake it",
                 task,
             )
+    maker = scheduler.wake_to_free()
+    if maker is not None:
+        return [maker]
     if scheduler.settling:
         return [task for task in scheduler.alive if task.obstacle is OTHERS]
     earliest = min((task.deadline for task in scheduler.alive), default=NEVER)

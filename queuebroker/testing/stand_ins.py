@@ -86,6 +86,7 @@ _OwnLock = Imitation(
     (type(_sync.Lock()), primitives.SimulatedLock),
     _made(_sync.Lock, primitives.SimulatedLock),
 )
+_sleep_lock = _made(_sync.sleep_lock, primitives.SimulatedLock)
 _OwnRLock = Imitation(
     "RLock",
     (type(_sync.RLock()), primitives.SimulatedRLock),
@@ -236,6 +237,7 @@ def _sleep(seconds: float) -> None:
 STAND_INS: Final[dict[Any, Any]] = {
     _thread.allocate_lock: _Lock,
     **({} if _sync.Lock is _real_lock else {_sync.Lock: _OwnLock}),
+    **({} if _sync.sleep_lock is _sync.Lock else {_sync.sleep_lock: _sleep_lock}),
     threading.Lock: _Lock,
     threading.RLock: _rlock,
     threading.current_thread: threads.current_thread,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import _thread
 import math
 from contextvars import Context
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     import threading
@@ -69,7 +69,8 @@ class Task:
 
     Its life cycle, written by the scheduler and by ``ending``:
 
-    ident: number of its real thread, 0 before that exists.
+    ident: number of its real thread, 0 before that exists. handle: to join that thread,
+      without the interpreter lock only.
     taken: False once it has ended.
     error: the exception it ended with, if any.
     children: number of tasks it has created.
@@ -106,6 +107,7 @@ class Task:
         "error",
         "error_known",
         "gate",
+        "handle",
         "ident",
         "importing",
         "key",
@@ -143,6 +145,7 @@ class Task:
         self.gate.acquire()
 
         self.ident: int = 0
+        self.handle: Any = None
         self.taken: bool = True
         self.error: BaseException | None = None
         self.children: int = 0

@@ -72,9 +72,10 @@ class Event:
 
     def _use_sockets(self) -> None:
         # One byte, either here or on its way to the reader: so a send never blocks.
-        # `set` sends the byte, or nothing; `clear` puts it back.
-        byte = {0: b"\0"}
-        take = map(byte.pop, repeat(0), repeat(b""))
+        # `set` reads the byte and sends it; it sends nothing if none is here. `clear`
+        # makes the byte readable again: once it is received, no step needs memory.
+        byte = io.BytesIO(b"\0")
+        take = map(byte.read, repeat(1))
         self._opened.extend(_platform.open_pair())
         reader, writer = self._opened
         # Wine refuses a send on a non-blocking socket while another thread sends.
@@ -82,8 +83,8 @@ class Event:
         self.fd = reader.fileno()
         self.reader = reader
         self.set = partial(next, map(writer.send, take))
-        read = map(reader.recv, repeat(1))
-        self.clear = partial(next, map(byte.__setitem__, repeat(0), read))
+        received = map(reader.recv, repeat(1))
+        self.clear = partial(next, map(byte.seek, map(ord, received)))  # to 0
 
     def close(self) -> None:
         """Close the descriptor; no thread may set or clear the event any more."""

@@ -38,6 +38,7 @@ __all__ = [
     "WaitLists",
     "Waitable",
     "check_may_wait",
+    "own_parker",
     "pause",
     "taken_lock",
     "wait_for",
@@ -151,7 +152,7 @@ def _released(parker: Parker) -> bool:
     """Release a parker; return False if a signal handler has already released it."""
     try:
         parker.release()
-    except RuntimeError:
+    except (RuntimeError, IndexError):  # the latter is from a `SleepLock`
         return False
     return True
 
@@ -262,8 +263,15 @@ class Wait(Generic[T, P]):
 
 
 def taken_lock() -> _thread.LockType:
-    """Return a new lock that is taken: a parker to sleep on."""
+    """Return a new lock that is taken: a parker on which any thread may sleep."""
     parker = _sync.Lock()
+    parker.acquire()
+    return parker
+
+
+def own_parker() -> _thread.LockType:
+    """Return a new lock that is taken: a parker on which the calling thread sleeps."""
+    parker = _sync.sleep_lock()
     parker.acquire()
     return parker
 
@@ -301,7 +309,7 @@ def wait_for(
     timeout (QB-TIME-5). PENDING is returned only if that attempt failed too. This
     drives a `Wait` by sleeping in the calling thread.
     """
-    wait = Wait(state, waiters, attempt, ready, taken_lock)
+    wait = Wait(state, waiters, attempt, ready, own_parker)
     expired = False
     try:
         while True:
@@ -330,7 +338,7 @@ class SharedParker:
     __slots__ = ("lock", "locked", "release")
 
     def __init__(self) -> None:
-        self.lock: Final[_thread.LockType] = taken_lock()
+        self.lock: Final[_thread.LockType] = own_parker()
         self.locked: Final[Callable[[], bool]] = self.lock.locked
         only, _ = _sync.only_once(self.lock)
         self.release: Final[Callable[[], object]] = partial(

@@ -41,6 +41,9 @@ def test_a_job_ends_and_its_values_are_named(file: str, given: Job) -> None:
     assert min(values.values()) > 0
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "killpg"), reason="needs groups of processes, which Windows lacks"
+)
 def test_a_contestant_that_hangs_is_ended_and_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

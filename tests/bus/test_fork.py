@@ -10,7 +10,10 @@ import textwrap
 import pytest
 
 from specs.clauses import clause
+from tests.kit.systems import needs_fork
 from tests.support import LIMIT_S
+
+pytestmark = needs_fork
 
 _PROGRAM = """
     import os

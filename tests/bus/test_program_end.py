@@ -126,6 +126,8 @@ def test_the_recipe_of_the_page_turns_a_signal_into_an_orderly_end(near: Bus) ->
 _FORKS = """
 import multiprocessing, os, sys
 
+pytestmark = needs_unix_sockets
+
 def child():
     global bus, got
 {opens}

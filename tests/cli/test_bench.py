@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.verbs import program, read, verb
+from tests.kit.systems import needs_root, needs_unix_sockets
 from tests.processes import run, start
 from tests.support import LIMIT_S, until
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.process.real import Far
+
+pytestmark = needs_unix_sockets
 
 BRIEF = ("--seconds", "0.05")
 WORDS = "from bus.cli import main; main(prog_name='bus')"
@@ -143,7 +146,7 @@ def test_the_partner_imports_nothing_from_where_it_is_started(
 
 
 @pytest.mark.deep
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@needs_root
 def test_the_partner_trusts_the_same_owner_as_the_verb(own_run_directory: Path) -> None:
     own_run_directory.mkdir(0o700)
     os.chown(own_run_directory, OWNER, OWNER)

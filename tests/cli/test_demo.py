@@ -24,6 +24,7 @@ from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from bus.pipeline import session
 from bus.pipeline.folder import claimed
+from tests.kit.systems import needs_unix_sockets, needs_users, require_unix_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,9 @@ def folder(tmp_path: Path) -> Path:
 
 def _demo(*arguments: str | Path) -> Result:
     """Run the demo, by default with workers in threads."""
-    if "--processes" not in arguments:
+    if "--processes" in arguments:
+        require_unix_sockets()
+    else:
         arguments = (*arguments, "--processes", "1")
     return CliRunner().invoke(main, ["demo", *map(str, arguments)])
 
@@ -91,6 +94,27 @@ def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
     assert verdicts < fault
     assert lines[fault + 1].startswith("  Q2 FAIL: message 1 of worker/1 -> collector")
     assert lines[fault + 2] == "  found by Q2"
+
+
+def test_on_windows_the_workers_are_in_threads_by_default(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queuebroker._net.HAS_UNIX", False)
+    arguments = ("demo", folder, "--out", tmp_path / "out")
+    ran = CliRunner().invoke(main, list(map(str, arguments)))
+    assert ran.exit_code == 0
+    assert ran.stdout.splitlines()[1].startswith("1 process on bus demo, with workers ")
+
+
+def test_a_name_that_the_output_cannot_carry_is_escaped(tmp_path: Path) -> None:
+    """As on Windows, where a pipe has the code page of the system."""
+    folder = tmp_path / "日本"
+    folder.mkdir()
+    (folder / "1").write_bytes(b"x")
+    arguments = ("demo", folder, "--out", tmp_path / "out", "--processes", "1")
+    ran = CliRunner(charset="cp437").invoke(main, list(map(str, arguments)))
+    assert ran.exit_code == 0, ran.exception
+    assert "\\u65e5\\u672c" in ran.stdout
 
 
 def test_a_fault_that_the_check_does_not_find_fails_the_run(
@@ -280,6 +304,7 @@ def _files(out: Path) -> dict[str, bytes]:
     }
 
 
+@needs_users
 def test_a_refused_run_leaves_the_results_of_an_earlier_one(
     folder: Path, tmp_path: Path, own_run_directory: Path
 ) -> None:
@@ -379,6 +404,7 @@ def test_a_run_with_the_journal_of_one_process_missing_does_not_pass(
     )
 
 
+@needs_unix_sockets
 @pytest.mark.parametrize("arguments", [(), ("--processes", "2")])
 def test_the_path_of_a_run_directory_that_is_too_long_is_one_line(
     folder: Path,

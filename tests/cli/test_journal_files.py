@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import resource
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,11 @@ from bus.journal.stored_segment import StoredSegment, read_segment
 from bus.journal.writer import Journal
 from bus.model.payload import encode, freeze
 from bus.testing import memory_bus
+from queuebroker import _files
 from specs.clauses import clause
 from tests.journal.bus_by_hand import bus, sent
 from tests.journal.histories import store
+from tests.kit.systems import needs_resource_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -274,6 +275,7 @@ def test_a_wrong_argument_is_one_line_and_leaves_no_file(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@needs_resource_limits
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -291,6 +293,7 @@ def test_a_full_disk_is_reported_with_the_output_and_no_part_is_left(
     recorded(names["a"])
     invoke("export", names["a"], "--to", "mcap", "--out", names["m"])
     before = sorted(tmp_path.rglob("*"))
+    resource = _files.resource
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))

@@ -23,12 +23,15 @@ from bus.errors import (
 )
 from bus.process.socket_network import SocketNetwork
 from tests.cli.verbs import MACHINE, verb
+from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+pytestmark = needs_unix_sockets
 
 LIVE = [
     ("tree",),

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import require_unix_sockets
 from tests.process.real import Far
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
     """Yield two machines; a task ``echo`` on the other one answers what it gets."""
+    require_unix_sockets()  # for the verbs
     made = Site(tmp_path)
     near = Far("near", role="master", network=made.network(HERE))
     with near, made.there("far") as far:

@@ -12,6 +12,7 @@ from bus.journal.checker import check
 from bus.journal.messages import read_messages
 from bus.journal.reader import open_journals
 from tests.cli.verbs import program, verb
+from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import LIMIT_S, until
 
@@ -108,6 +109,7 @@ def test_a_recording_ends_when_its_time_is_over(alpha: Far, tmp_path: Path) -> N
     assert result.stdout.startswith("recorded 0 notifications of 0 tasks, 0 bytes, in ")
 
 
+@needs_unix_sockets
 @pytest.mark.usefixtures("own_run_directory")
 def test_a_recorder_without_a_bus_waits_for_no_confirmation(tmp_path: Path) -> None:
     result = verb("record", "--out", tmp_path, "--timeout", "0.1")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
-import termios
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -204,7 +202,6 @@ def test_a_replay_opens_the_bus_and_waits_for_a_subscriber(tmp_path: Path) -> No
     assert "no subscriber" not in answer
 
 
-@pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -235,6 +232,9 @@ def test_an_option_that_cannot_be_used_is_explained(
 def test_keys_send_one_message_each_and_the_terminal_is_restored(
     alpha: Far, tmp_path: Path, last: bytes
 ) -> None:
+    import pty  # noqa: PLC0415 # not on Windows
+    import termios  # noqa: PLC0415 # likewise
+
     record(tmp_path)
     listen(alpha)
 

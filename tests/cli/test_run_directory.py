@@ -14,13 +14,12 @@ from bus.process.run_directory import RunDirectory
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.buses import socket_bus
+from tests.kit.systems import needs_root, needs_unix_sockets, needs_users
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 GUESTS = AccessList(grants=[Grant(gids=[4321])])
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give to a group")
 
 
 def target(owner: int | None = None) -> Target:
@@ -28,7 +27,7 @@ def target(owner: int | None = None) -> Target:
 
 
 @clause("BUS-SEC-1", "BUS-SEC-3")
-@as_root
+@needs_root
 def test_the_owner_of_a_bus_for_others_looks_at_it_as_at_any(
     own_run_directory: Path,  # no other bus is there
 ) -> None:
@@ -45,7 +44,7 @@ def test_the_owner_of_a_bus_for_others_looks_at_it_as_at_any(
 
 
 @clause("BUS-SEC-1")
-@as_root
+@needs_root
 def test_a_member_of_an_admitted_group_may_not_send_commands_to_a_verb() -> None:
     RunDirectory("bus1", GUESTS)
 
@@ -59,7 +58,7 @@ def test_a_member_of_an_admitted_group_may_not_send_commands_to_a_verb() -> None
 
 
 @clause("BUS-SEC-3")
-@as_root
+@needs_root
 def test_a_bus_of_somebody_else_is_looked_at_if_that_one_is_named(
     own_run_directory: Path,
 ) -> None:
@@ -74,12 +73,14 @@ def test_a_bus_of_somebody_else_is_looked_at_if_that_one_is_named(
     assert run_directory(target(owner=4321)).path.name == "bus1"
 
 
+@needs_unix_sockets
 def test_where_there_is_no_bus_nothing_is_made(own_run_directory: Path) -> None:
     assert not is_served(target())
     assert not own_run_directory.exists()
     assert access_to(target()).groups == set()
 
 
+@needs_users
 def test_a_user_is_named_or_numbered() -> None:
     assert (user_id("0"), user_id("root")) == (0, 0)
     with pytest.raises(ValueError, match="there is no user 'nobody-of-that-name'"):
@@ -96,6 +97,7 @@ def test_a_number_that_no_user_can_have_is_a_mistake_in_usage() -> None:
         assert result.stderr.endswith(f", not {number}\n")
 
 
+@needs_unix_sockets
 @pytest.mark.parametrize(
     ("place", "said"),
     [
@@ -118,7 +120,7 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
 
 
 @clause("BUS-SEC-3")
-@as_root
+@needs_root
 def test_a_remedy_names_only_a_step_that_the_user_can_take(
     own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +144,7 @@ def test_a_remedy_names_only_a_step_that_the_user_can_take(
 
 
 @clause("BUS-SEC-3")
-@as_root
+@needs_root
 def test_a_folder_open_to_a_group_without_the_bus_does_not_serve_it(
     own_run_directory: Path,
 ) -> None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.verbs import MACHINE, ended_by_notifying, program, read, verb
+from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.processes import start
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = needs_unix_sockets
 
 SILENT = "bus.register('silent') and None"
 

@@ -21,11 +21,14 @@ from bus.errors import DemoError
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
+from tests.kit.systems import needs_unix_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.demo.run import Outcome
+
+pytestmark = needs_unix_sockets
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ def recorded(
     journals: Path,
 ) -> Iterator[tuple[RecordedQueue, RecordedQueue]]:
     """Give the accepting end and the connecting end."""
-    address = f"ipc://{journals.parent}/s"
     with (
         Journal(journals) as here,
         Journal(journals) as there,
@@ -36,8 +35,12 @@ def recorded(
         BrokerManager() as theirs,
         Threads() as threads,
     ):
-        listening = SocketQueueBroker("collector", listen=address, manager=ours)
+        listening = SocketQueueBroker(
+            "collector", listen="tcp://127.0.0.1:0", manager=ours
+        )
         connecting = SocketQueueBroker("worker", manager=theirs, strict_half=True)
+        address = listening.address
+        assert address is not None
         channel = new_channel()
         accepted = threads.start(listening.accept, 2)
         connector = RecordedConnector(connecting, there, channel)

@@ -26,6 +26,7 @@ from bus.model.config import BusConfig
 from bus.pipeline import session
 from bus.testing import memory_bus
 from tests.kit.serving import serve
+from tests.kit.systems import needs_unix_sockets
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ def test_all_is_done_and_kept_though_the_link_is_cut_once(
     assert os.listdir(Path(os.environ["BUS_RUN_DIR"], "demo")) == ["lock"]
 
 
+@needs_unix_sockets
 @pytest.mark.parametrize("package", ["cryptography", "ifaddr"])
 def test_a_missing_package_is_one_line_with_the_remedy(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, package: str

@@ -118,7 +118,7 @@ def _make_folder(path: Path, _: Random) -> None:
 def _rename(path: Path, rng: Random) -> None:
     target = path.with_name(f"seg-{rng.choice(['00001', '1', '9' * 30])}.qbj")
     if not target.is_dir():
-        path.rename(target)
+        path.replace(target)
 
 
 def _edit_number(path: Path, rng: Random) -> None:

@@ -19,6 +19,7 @@ from bus.journal.supply import Supply
 from bus.journal.writer import Journal
 from tests.journal.segments import first_header, write
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
+from tests.kit.systems import deletes_open_files
 from tests.strikes import Blow, everywhere
 from tests.support import until
 
@@ -166,6 +167,7 @@ def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
     everywhere(case, packages=[bus])
 
 
+@deletes_open_files
 def test_a_spare_is_made_again_after_an_interrupt_of_its_making() -> None:
     def case(struck: Blow) -> None:
         with tempfile.TemporaryDirectory() as name:

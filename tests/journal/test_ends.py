@@ -8,7 +8,7 @@ import pytest
 
 from bus.journal.reader import open_journals
 from tests.journal.telling import only, records_of
-from tests.kit.systems import needs_fork
+from tests.kit.systems import ends_by_signals, needs_fork
 from tests.processes import run, start
 from tests.support import until
 
@@ -117,6 +117,7 @@ journal = Journal(sys.argv[1])
     assert {record.kind for record in records_of(only(tmp_path))} == {77}
 
 
+@ends_by_signals
 def test_a_program_that_exits_on_sigterm_closes_its_journal(tmp_path: Path) -> None:
     """With the handler for SIGTERM from the page *When something dies*."""
     code = """

@@ -146,7 +146,9 @@ def test_a_folder_instead_of_a_segment_is_reported(tmp_path: Path) -> None:
 
     journal = only(tmp_path)
     assert journal.facts().gaps == 40
-    assert journal.problems == [f"cannot read {path}: Is a directory"]
+    with pytest.raises(OSError) as failed:
+        path.open()
+    assert journal.problems == [f"cannot read {path}: {failed.value.strerror}"]
 
 
 def test_without_a_side_file_the_journal_is_known_by_its_segments(
@@ -160,9 +162,10 @@ def test_without_a_side_file_the_journal_is_known_by_its_segments(
     assert journal.machine == "machine"
     assert journal.facts().records == 100
     assert journal.name(1) == ""
-    assert journal.problems == [
-        f"cannot read {path / 'meta.jsonl'}: No such file or directory"
-    ]
+    meta = path / "meta.jsonl"
+    with pytest.raises(FileNotFoundError) as failed:
+        meta.stat()
+    assert journal.problems == [f"cannot read {meta}: {failed.value.strerror}"]
 
 
 def test_lines_of_the_side_file_that_cannot_be_read_are_passed_over(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pathlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,31 @@ def test_files_are_deleted_for_other_programs_and_then_no_new_one_is_made(
 
     assert left(tmp_path) == []
     retention.make_room()
+
+
+def test_a_file_that_a_reader_has_open_on_windows_is_deleted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The limit deletes the next one in its place, and one warning names it."""
+    retention = Retention(tmp_path, max_bytes=2 * FILE)
+    closed(retention, tmp_path, "seg-0", "seg-1", "seg-2")
+    unlink = pathlib.Path.unlink
+    in_use = [tmp_path / "seg-0"]
+
+    def unless_in_use(path: Path, missing_ok: bool = False) -> None:
+        if path in in_use:
+            raise PermissionError(errno.EACCES, "used by another process")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(pathlib.Path, "unlink", unless_in_use)
+    retention.make_room()
+    assert left(tmp_path) == ["seg-0", "seg-2"]
+    retention.make_room(FILE)
+    assert left(tmp_path) == ["seg-0"]
+    in_use.clear()
+    retention.make_room(2 * FILE)
+    assert left(tmp_path) == []
+    assert len(caplog.messages) == 1
 
 
 @clause("J1")

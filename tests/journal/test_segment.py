@@ -19,6 +19,7 @@ from bus.journal.supply import RETIRED_MAX, Supply, Tally
 from bus.journal.writer import Journal
 from tests.journal.segments import first_header, write
 from tests.journal.telling import SLOTS, SMALL, only, records_of, spares_ready, tell
+from tests.kit.systems import deletes_open_files
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itse
     assert [r.seq for r in stored.records() if r.kind == RecordKind.LOST] == [1]
 
 
+@deletes_open_files
 def test_a_segment_that_cannot_be_sealed_is_logged_and_the_rest_is_sealed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

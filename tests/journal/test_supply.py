@@ -329,7 +329,8 @@ def test_where_names_cannot_be_written_they_are_unknown_which_is_logged_once(
 
     stored = only(tmp_path)
     (line,) = caplog.messages
-    assert line.startswith(f"cannot write names to {journal.folder}/meta.jsonl")
+    assert journal.folder is not None
+    assert line.startswith(f"cannot write names to {journal.folder / 'meta.jsonl'}")
     assert [stored.name(record.task) for record in records_of(stored)] == ["", "known"]
     assert stored.facts().complete
     assert [p.startswith("cannot read 2 lines of") for p in stored.problems] == [True]
@@ -383,11 +384,12 @@ def test_without_a_first_segment_there_is_no_journal_and_the_remedy_is_named(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(_files, "allocate", refuse)
+    parent = str(tmp_path / "journals")
 
     with pytest.raises(OSError, match="cannot record in") as failed:
-        Journal(tmp_path / "journals", **settings)  # type: ignore[arg-type] # one of two ints
+        Journal(parent, **settings)  # type: ignore[arg-type] # one of two ints
 
     assert failed.value.errno == number
     text = str(failed.value.strerror)
-    assert text.startswith(f"cannot record in '{tmp_path}/journals': {remedy}")
+    assert text.startswith(f"cannot record in {parent!r}: {remedy}")
     assert not any(path.is_file() for path in tmp_path.rglob("*"))

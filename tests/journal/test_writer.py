@@ -10,6 +10,7 @@ from bus.journal.format import RecordKind
 from bus.journal.writer import Journal
 from queuebroker.observer import Operation, Reason
 from tests.journal.telling import SMALL, only, records_of, spares_ready, tell
+from tests.kit.systems import deletes_open_files
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ def test_after_the_close_nothing_is_recorded_and_lateness_is_noted_once(
     assert text.count('"late"') == 1
 
 
+@deletes_open_files
 def test_a_journal_with_deleted_files_is_closed_with_one_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -285,5 +287,5 @@ def test_a_machine_cannot_lead_out_of_the_folder(
 
 def test_a_journal_shows_where_it_is_and_whether_it_is_open(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        assert repr(journal) == f"<Journal '{journal.folder}' open, 0 lost>"
-    assert repr(journal) == f"<Journal '{journal.folder}' closed, 0 lost>"
+        assert repr(journal) == f"<Journal {str(journal.folder)!r} open, 0 lost>"
+    assert repr(journal) == f"<Journal {str(journal.folder)!r} closed, 0 lost>"

@@ -37,7 +37,7 @@ class Notebook:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._descriptor: Final = os.open(path, flags, 0o600)
 
     def note(self, kind: Note, *words: str) -> None:

@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import random
-import resource
 import sys
 import threading
 from functools import partial
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus import Bus, BusConfig, NameTakenError, Role, open_bus
 from bus.journal.writer import Journal
+from queuebroker._files import resource
 from tests.kills.load import Load
 from tests.kills.notes import Notebook
 from tests.kills.strike import MOVING, SEARCH, Strike

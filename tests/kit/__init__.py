@@ -15,6 +15,7 @@ constants     constants of the bus, and settings with them; to shorten a time or
 discovery     settings, announcements and a free port; to test how machines are found
 site          two machines on one host, with keys and TLS; to test their links
 raw_peer      a plain socket connected to a process; to send bytes that break the rules
+self_connect  a free port whose dialler connects to itself; to test that it is refused
 stepped_loop  an event loop that runs one callback a step; to put events between them
 cancels       a cancel before every step of a call; to test calls of `aio`
 collector     a garbage collection in the middle of a call, to test finalizers there;

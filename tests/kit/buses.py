@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from bus.features.machines.any_machine import AnyMachineNames
 from bus.process.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.kit.constants import set_constants
+from tests.kit.systems import require_unix_sockets
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ ENDLESS: Final = BusConfig(
     connect_timeout_s=ENDLESS_S,
     command_timeout_s=ENDLESS_S,
 )
+
+# By the name of a bus: its processes in this test process.
+_socket_buses: Final[Counter[str]] = Counter()
 
 
 def join_both(one: Bus, two: Bus) -> None:
@@ -89,7 +94,12 @@ def socket_bus(
     journal: Journal | None = None,
     durability: Durability | None = None,
 ) -> Iterator[Bus]:
-    """Yield a process of a socket bus; one test process can hold several."""
+    """Yield a process of a socket bus; one test process can hold several.
+
+    Without UNIX sockets it can hold one: a test that opens another is skipped.
+    """
+    if role is Role.SLAVE or _socket_buses[name]:
+        require_unix_sockets()
     network = SocketNetwork(name, role, BusConfig() if config is None else config)
     with Bus(
         name,
@@ -101,7 +111,11 @@ def socket_bus(
         durability=durability,
     ) as bus:
         bus._node.join()
-        yield bus
+        _socket_buses[name] += 1
+        try:
+            yield bus
+        finally:
+            _socket_buses[name] -= 1
 
 
 def bindings(bus: Bus) -> dict[str, Bind]:

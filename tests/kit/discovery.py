@@ -1,15 +1,14 @@
-"""The discovery of machines: its settings, its announcements, and a port for them."""
+"""The discovery of machines: its settings and its announcements."""
 
 from __future__ import annotations
 
-import socket
 from typing import Any, Final
 
 from bus.features.machines.announcement import Announcement
 from bus.features.machines.discovery import DiscoverySettings
 from bus.kernel.wire import VERSIONS
 
-__all__ = ["GROUP_KEY", "announcement", "discovery_settings", "free_udp_port"]
+__all__ = ["GROUP_KEY", "announcement", "discovery_settings"]
 
 GROUP_KEY: Final = bytes(range(32))
 
@@ -46,10 +45,3 @@ def announcement(machine: str, **fields: Any) -> Announcement:
         "port": 9,
     }
     return Announcement(**(usual | fields))
-
-
-def free_udp_port() -> int:
-    """Return a UDP port that is free at present."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

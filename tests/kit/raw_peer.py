@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+from tests.kit.systems import require_unix_sockets
 from tests.support import LIMIT_S
 
 __all__ = ["raw"]
@@ -15,6 +16,7 @@ def raw(address: str | Path | None) -> socket.socket:
     assert address is not None
     local = isinstance(address, Path) or address.startswith("ipc://")
     if local:
+        require_unix_sockets()
         made = socket.socket(socket.AF_UNIX)
         made.connect(str(address).removeprefix("ipc://"))  # waits for room to connect
     else:

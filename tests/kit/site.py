@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bus import Network, Role, open_bus
 from bus.features.machines.authority import Authority
+from queuebroker._net import unused_port
+from tests.kit.systems import require_unix_sockets
 from tests.process.real import MACHINE, Far
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.authority = Authority.create(folder / "authority")
         self.folder = folder
-        self.ports = {HERE: self.free_port(), THERE: self.free_port()}
+        self._processes_there = 0
+        self.ports = {HERE: unused_port(), THERE: unused_port()}
         self._keys = {name: self.issue(name) for name in (HERE, THERE)}
 
     def issue(self, machine: str, *, authority: Authority | None = None) -> Path:
@@ -52,6 +54,8 @@ class Site:
             "machine": HERE,
             "network": self.network(HERE),
         }
+        if options.get("role") is Role.SLAVE:
+            require_unix_sockets()
         with open_bus(process=process, **(given | options)) as bus:
             yield bus
 
@@ -59,13 +63,10 @@ class Site:
     def there(self, name: str, **options: Any) -> Iterator[Far]:
         """Start a process on the second machine."""
         given: dict[str, Any] = {"machine": THERE, "network": self.network(THERE)}
+        if self._processes_there:
+            require_unix_sockets()
         with Far(name, **(given | options)) as far:
             far.started()
+            self._processes_there += 1
             yield far
-
-    @staticmethod
-    def free_port() -> int:
-        """Return a port that is free at present."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
+        self._processes_there -= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import select
 import shutil
 import signal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
+from queuebroker._files import resource
 from tests.mutants.collected import Outcome
 from tests.mutants.library import ROOT, plant
 from tests.mutants.swap import Functions, NotSwappableError

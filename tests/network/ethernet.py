@@ -6,7 +6,6 @@ of the kernel, which some systems lack, and whose faults cannot be drawn from a 
 
 from __future__ import annotations
 
-import fcntl
 import heapq
 import itertools
 import os
@@ -18,6 +17,7 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from queuebroker._files import fcntl
 from tests.network.conditions import GOOD, Conditions
 from tests.network.wire import Wire
 
@@ -46,6 +46,8 @@ def ip(*words: str) -> None:
 
 def refusal_reason() -> str:
     """Return the reason why this process cannot create namespaces; "" if it can."""
+    if fcntl is None:
+        return "needs network namespaces, which Windows lacks"
     if os.geteuid():
         return "only root can create network namespaces"
     if not os.path.exists("/dev/net/tun"):

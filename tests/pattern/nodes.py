@@ -12,7 +12,11 @@ import pytest
 from bus.pattern import BusSocket
 from queuebroker import _net
 from queuebroker.closable import Closable
-from tests.kit.systems import needs_abstract_names
+from tests.kit.systems import (
+    needs_abstract_names,
+    needs_unix_sockets,
+    require_unix_sockets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,14 +37,26 @@ __all__ = [
 
 LIMIT_S: Final = 20.0  # a watchdog, not an expectation
 TRANSPORTS: Final = (
-    *("inproc", "ipc", "tcp", "tcp6"),
+    "inproc",
+    pytest.param("ipc", marks=needs_unix_sockets),
+    *("tcp", "tcp6"),
     pytest.param("abstract", marks=needs_abstract_names),
 )
 _names: Final = itertools.count()
 
 
 def fresh_url(transport: str, folder: Path) -> str:
-    """Return an address of a transport that no listener has."""
+    """Return an address of a transport that no listener has.
+
+    transport: "local" for one within the machine: "ipc", or "tcp" with a port that is
+      free at present where there are no UNIX sockets.
+    """
+    if transport == "ipc":
+        require_unix_sockets()
+    if transport == "local":
+        if not _net.HAS_UNIX:
+            return f"tcp://127.0.0.1:{_net.unused_port()}"
+        transport = "ipc"
     name = f"n{next(_names)}"
     return {
         "inproc": f"inproc://{name}-{os.getpid()}",

@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.closable import Closable
+from tests.kit.systems import require_unix_sockets
 from tests.watchdog import LIMIT_S
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class RawEnd(Closable):
         """Connect to an ``ipc`` or ``tcp`` address."""
         scheme, _, rest = url.partition("://")
         if scheme == "ipc":
+            require_unix_sockets()
             made = socket.socket(socket.AF_UNIX)
             made.connect(rest)
         else:
@@ -97,12 +99,14 @@ class RawListener(Closable):
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
         if scheme == "ipc":
+            require_unix_sockets()
             self._socket = socket.socket(socket.AF_UNIX)
             self._socket.bind(rest)
             self._socket.listen()
             self.url = url
         else:
-            self._socket = socket.create_server(("127.0.0.1", 0))
+            port = int(rest.partition(":")[2] or 0)
+            self._socket = socket.create_server(("127.0.0.1", port))
             self.url = f"tcp://127.0.0.1:{self._socket.getsockname()[1]}"
         self._socket.settimeout(LIMIT_S)
 
@@ -127,8 +131,8 @@ class RawListener(Closable):
 
 
 def dial_native(node: BusSocket, url: str) -> RawEnd:
-    """Connect to an ``ipc`` listener of a node as a native peer."""
+    """Connect to a listener of a node as a native peer."""
     end = RawEnd.dial(url)
-    end.send(_NATIVE_HANDSHAKE + frame(_HELLO, is_ipc=True))
+    end.send(_NATIVE_HANDSHAKE + frame(_HELLO, is_ipc=url.startswith("ipc://")))
     assert node.wait_for_peers(1, LIMIT_S)
     return end

@@ -26,6 +26,7 @@ from queuebroker.errors import (
 from specs.clauses import clause
 from tests.kit.stepped_loop import SteppedLoop, stepped_loop
 from tests.pattern.inproc_pairs import connect, nobody_waits
+from tests.pattern.nodes import fresh_url
 from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
@@ -293,11 +294,12 @@ def test_coroutines_wait_for_peers_and_until_all_is_sent(loop: SteppedLoop) -> N
 # With threads, and over a real connection.
 
 
-@pytest.mark.parametrize("url", ["ipc://{}/s", "tcp://127.0.0.1:0"])
-def test_two_loops_in_two_threads_talk(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_two_loops_in_two_threads_talk(transport: str, tmp_path: Path) -> None:
     sent = [b"%d" % number for number in range(MANY)]
+    url = fresh_url(transport, tmp_path)
     listening = BusSocket()
-    address = listening.listen(url.format(tmp_path)).url
+    address = listening.listen(url).url
 
     async def listen() -> list[bytes]:
         async with aio.wrap(listening) as face:

@@ -10,6 +10,7 @@ from bus.pattern import BusSocket, SocketConfig
 from queuebroker import _net
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
+from tests.kit.systems import needs_unix_sockets
 from tests.pattern.nodes import LIMIT_S, all_of, fresh_url
 from tests.support import Threads, until
 
@@ -47,7 +48,7 @@ def test_the_mode_of_an_ipc_file_has_permission_bits_only(
 ) -> None:
     text = f"^mode must be from 0 to 0o777, got {mode:#o}$"
     with BusSocket() as socket, pytest.raises(ValueError, match=text):
-        socket.listen(f"ipc://{tmp_path}/x", mode=mode)
+        socket.listen(fresh_url("ipc", tmp_path), mode=mode)
     assert not list(tmp_path.iterdir())
 
 
@@ -75,6 +76,7 @@ def test_an_address_in_use_is_refused_with_its_name(
         assert "choose another address" in str(caught.value)
 
 
+@needs_unix_sockets
 def test_a_path_that_is_no_socket_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("of the user")
     with BusSocket() as node, pytest.raises(OSError, match="is no socket: choose"):
@@ -94,7 +96,7 @@ def test_a_peer_that_sends_too_long_a_message_is_logged(
 ) -> None:
     config = SocketConfig(message_bytes=100)
     with BusSocket(config) as ours, BusSocket() as other:
-        url = ours.listen(f"ipc://{tmp_path}/a").url
+        url = ours.listen(fresh_url("local", tmp_path)).url
         other.dial(url)
         assert ours.wait_for_peers(1, LIMIT_S)
         assert other.wait_for_peers(1, LIMIT_S)

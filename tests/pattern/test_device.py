@@ -68,7 +68,7 @@ def test_a_device_of_two_sockets_sends_messages_to_the_other_side_only(
 
 def test_a_device_forwards_many_messages_of_a_plain_peer(tmp_path: Path) -> None:
     config = SocketConfig(message_bytes=1 << 14)
-    urls = [fresh_url("ipc", tmp_path) for _ in range(2)]
+    urls = [fresh_url("local", tmp_path) for _ in range(2)]
     with (
         BusSocket(config, native=False) as plain,
         BusSocket(config) as leaf,

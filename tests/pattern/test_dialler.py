@@ -12,6 +12,7 @@ from bus.errors import WireError
 from bus.pattern import BusSocket, PairSocket, SocketConfig
 from queuebroker.sockets.driver import default_driver
 from specs.clauses import clause
+from tests.kit.self_connect import self_connecting_port
 from tests.pattern.nodes import LIMIT_S, fresh_url
 from tests.pattern.raw_end import HANDSHAKE, RawListener
 from tests.support import until
@@ -45,7 +46,7 @@ def _driver_of(dialler: Dialler) -> Driver:
 
 @clause("BP-17")
 def test_a_dialler_goes_on_with_another_driver(tmp_path: Path) -> None:
-    with RawListener(f"ipc://{tmp_path}/a") as other, BusSocket(OFTEN) as ours:
+    with RawListener(fresh_url("local", tmp_path)) as other, BusSocket(OFTEN) as ours:
         dialler = ours.dial(other.url)
         with other.accept() as end:
             end.handshake()
@@ -64,7 +65,7 @@ def test_a_dialler_that_connects_while_its_driver_fails_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver refuses the connection, and no error reaches the dialler."""
-    url = f"ipc://{tmp_path}/a"
+    url = fresh_url("local", tmp_path)
     with BusSocket(OFTEN) as ours:
         dialler = ours.dial(url)
         former = _driver_of(dialler)
@@ -135,7 +136,7 @@ def test_a_dialler_that_is_closed_while_it_changes_its_driver_holds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with BusSocket(OFTEN) as ours:
-        dialler = ours.dial(f"ipc://{tmp_path}/nobody")
+        dialler = ours.dial(fresh_url("local", tmp_path))
         spare = _Spare(dialler.close, monkeypatch, "bus.pattern.dialler")
         former = _driver_of(dialler)
         _failed_driver()
@@ -162,7 +163,7 @@ def test_a_listener_that_is_closed_while_it_changes_its_driver_holds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with BusSocket() as ours:
-        listener = ours.listen(f"ipc://{tmp_path}/a")
+        listener = ours.listen(fresh_url("local", tmp_path))
         spare = _Spare(listener.close, monkeypatch, "bus.pattern.listener")
         former = _failed_driver()
         until(lambda: former._ended, "the thread of the former driver has ended")
@@ -170,7 +171,7 @@ def test_a_listener_that_is_closed_while_it_changes_its_driver_holds_none(
 
 
 @clause("BP-17")
-@pytest.mark.parametrize("transport", ["inproc", "ipc"])
+@pytest.mark.parametrize("transport", ["inproc", "local"])
 def test_a_listener_of_another_protocol_is_stated_as_the_reason(
     transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,3 +191,18 @@ def test_a_listener_of_another_protocol_is_stated_as_the_reason(
         error = dialler.error
         until(lambda: dialler.error is not error, "it goes on to dial")
     assert caplog.messages.count(warning) == 1
+
+
+@clause("BP-17")
+def test_a_dialler_that_connects_to_itself_has_found_no_listener(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be its own peer, and keep the port from the listener."""
+    url = f"tcp://127.0.0.1:{self_connecting_port(monkeypatch)}"
+    with PairSocket(SocketConfig(redial_min_s=3600.0, redial_max_s=3600.0)) as pair:
+        dialler = pair.dial(url)
+        until(
+            lambda: dialler.is_connected or dialler.error is not None,
+            "the first attempt has an outcome",
+        )
+        assert isinstance(dialler.error, ConnectionRefusedError)

@@ -61,7 +61,7 @@ def test_drain_waits_for_the_accounts_of_native_peers(tmp_path: Path) -> None:
     aborts it.
     """
     with BusSocket() as left, BusSocket() as right:
-        address = left.listen(f"ipc://{tmp_path}/s").url
+        address = left.listen(fresh_url("local", tmp_path)).url
         right.dial(address)
         assert left.wait_for_peers(1, LIMIT_S)
         [pipe] = left._node.pipes.active
@@ -85,7 +85,7 @@ def test_drain_asks_native_peers_for_their_accounts(
 ) -> None:
     monkeypatch.setattr(stream_connection, "_REPORT_S", 1e6)
     with BusSocket() as left, BusSocket() as right:
-        right.dial(left.listen(f"ipc://{tmp_path}/s").url)
+        right.dial(left.listen(fresh_url("local", tmp_path)).url)
         assert left.wait_for_peers(1, LIMIT_S)
         for body in (b"1", b"2"):
             left.send(body)
@@ -138,7 +138,7 @@ def test_drain_waits_until_no_message_is_queued(
 ) -> None:
     config = SocketConfig(send_messages=10_000)
     sender = stack.enter_context(BusSocket(config))
-    url = sender.listen(fresh_url("ipc", tmp_path)).url
+    url = sender.listen(fresh_url("local", tmp_path)).url
     peer = stack.enter_context(RawEnd.dial(url))
     peer.send(HANDSHAKE)
     assert sender.wait_for_peers(1, LIMIT_S)

@@ -8,6 +8,7 @@ import attrs
 
 from bus.pattern import BusSocket, DropReason, RawBusSocket
 from specs.clauses import clause
+from tests.pattern.nodes import fresh_url
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 @clause("BP-16")
 def test_a_hub_drops_the_message_of_a_plain_peer_that_returns(
-    own_run_directory: Path,
+    tmp_path: Path,
 ) -> None:
     """Other devices may return it by a path that is shorter than the way out."""
-    name = f"ipc://{own_run_directory}"
+    name = fresh_url("local", tmp_path)
     with RawBusSocket() as hub, RawBusSocket() as far, BusSocket(native=False) as leaf:
         hub.listen(name)
         leaf.dial(name)

@@ -94,7 +94,7 @@ def test_a_socket_may_be_collected_while_its_thread_holds_a_lock(
     """Its own or that of its peer, in the middle of a call."""
     hub = stack.enter_context(BusSocket())
     forgotten: Any = BusSocket()
-    forgotten.dial(hub.listen(fresh_url("ipc", tmp_path)).url)
+    forgotten.dial(hub.listen(fresh_url("local", tmp_path)).url)
     assert hub.wait_for_peers(1, LIMIT_S)
     cycle: list[Any] = [forgotten]
     cycle.append(cycle)
@@ -115,7 +115,7 @@ def test_a_finalizer_does_not_wait_for_the_lock_of_another_thread(
     tmp_path: Path,
 ) -> None:
     forgotten = [BusSocket()]
-    forgotten[0].listen(fresh_url("ipc", tmp_path))
+    forgotten[0].listen(fresh_url("local", tmp_path))
     node = forgotten[0]._node
 
     with Threads() as threads, node.lock:
@@ -139,7 +139,7 @@ def test_a_closed_socket_is_forgotten_silently() -> None:
 def test_a_device_keeps_its_sockets(tmp_path: Path, stack: ExitStack) -> None:
     """It forwards although no variable refers to it or to them."""
     raw = RawBusSocket()
-    url = raw.listen(fresh_url("ipc", tmp_path)).url
+    url = raw.listen(fresh_url("local", tmp_path)).url
     node = raw._node
     device(raw)
     del raw

@@ -12,12 +12,15 @@ import pytest
 from bus.pattern import BusSocket
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
+from tests.kit.systems import needs_fork
 from tests.pattern.inproc_pairs import connect
 from tests.pattern.nodes import LIMIT_S, TRANSPORTS, fresh_url, is_readable
 from tests.support import Threads
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = needs_fork
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

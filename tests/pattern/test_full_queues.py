@@ -38,7 +38,7 @@ def test_a_peer_without_room_loses_messages_and_no_other_does(
     )
     sender = stack.enter_context(BusSocket(config, on_drop=drops.append))
     quick = stack.enter_context(BusSocket(config))
-    url = sender.listen(fresh_url("ipc", tmp_path)).url
+    url = sender.listen(fresh_url("local", tmp_path)).url
     quick.dial(url)
     stack.enter_context(RawEnd.dial(url)).send(HANDSHAKE)
     assert sender.wait_for_peers(2, LIMIT_S)

@@ -153,7 +153,7 @@ def test_a_group_and_a_connection_to_the_same_node_deliver_once(
     first, second = (stack.enter_context(BusSocket()) for _ in range(2))
     for node in (first, second):
         node.join_group(url, source=HERE)
-    second.dial(first.listen(fresh_url("ipc", tmp_path)).url)
+    second.dial(first.listen(fresh_url("local", tmp_path)).url)
     for node in (first, second):
         assert node.wait_for_peers(2, LIMIT_S)
     first.send(b"once")
@@ -174,7 +174,7 @@ def test_a_device_joins_a_group_and_a_connection(
     sides = [stack.enter_context(RawBusSocket()) for _ in range(2)]
     member.join_group(url, source=HERE)
     sides[0].join_group(url, source=HERE)
-    leaf.dial(sides[1].listen(fresh_url("ipc", tmp_path)).url)
+    leaf.dial(sides[1].listen(fresh_url("local", tmp_path)).url)
     assert leaf.wait_for_peers(1, LIMIT_S)
     stack.enter_context(device(*sides))
     for count in range(20):

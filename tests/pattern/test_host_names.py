@@ -121,7 +121,7 @@ def test_a_star_stands_for_ipv4_alone_where_ipv6_is_switched_off(
 ) -> None:
     make = socket.socket
 
-    def refuse(family: int, *rest: Any, **named: Any) -> socket.socket:
+    def refuse(family: int = -1, *rest: Any, **named: Any) -> socket.socket:
         if family == socket.AF_INET6:
             raise OSError(code, "no IPv6")
         return make(family, *rest, **named)

@@ -221,7 +221,7 @@ def test_a_drain_ends_after_an_interrupted_send_to_a_native_peer(
     tmp_path: Path,
 ) -> None:
     def case(struck: Blow) -> None:
-        url = fresh_url("ipc", tmp_path)
+        url = fresh_url("local", tmp_path)
         with BusSocket() as receiver, BusSocket() as sender:
             receiver.listen(url)
             sender.dial(url)

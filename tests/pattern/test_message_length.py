@@ -90,7 +90,7 @@ def test_a_device_drops_a_message_that_has_no_native_frame(tmp_path: Path) -> No
     """A plain peer may have sent it: its frames have room for such a length."""
     drops: list[Drop] = []
     with RawBusSocket(on_drop=drops.append) as device, BusSocket() as peer:
-        peer.dial(device.listen(fresh_url("ipc", tmp_path)).url)
+        peer.dial(device.listen(fresh_url("local", tmp_path)).url)
         assert device.wait_for_peers(1, LIMIT_S)
         node = device._node
         node.forward(MessageRun(3, 1, [_Long(b"too long")]), came_by=0)
@@ -108,7 +108,7 @@ def test_a_device_drops_a_message_that_has_no_native_frame(tmp_path: Path) -> No
 def test_the_limit_of_incoming_messages_does_not_limit_those_sent(
     tmp_path: Path,
 ) -> None:
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
     with BusSocket(SocketConfig(message_bytes=10)) as sender, BusSocket() as receiver:
         receiver.listen(url)
         sender.dial(url)

@@ -14,6 +14,7 @@ from bus.pattern import BusSocket, SocketConfig
 from bus.pattern.protocol import Protocol, ProtocolState
 from bus.pattern.wire import MAGIC, EndpointType, frame_head
 from specs.clauses import clause
+from tests.pattern.nodes import fresh_url
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -305,11 +306,7 @@ def test_a_native_listener_that_refuses_the_peer_is_dialled_as_before(
 def test_a_node_that_dials_itself_is_not_its_own_peer(
     transport: str, tmp_path: Path
 ) -> None:
-    url = {
-        "tcp": "tcp://127.0.0.1:0",
-        "ipc": f"ipc://{tmp_path}/s",
-        "inproc": f"inproc://{tmp_path}",
-    }[transport]
+    url = fresh_url(transport, tmp_path)
     with BusSocket(SocketConfig(redial_min_s=0.001, redial_max_s=0.001)) as bus:
         dialler = bus.dial(bus.listen(url).url)
 

@@ -10,6 +10,7 @@ import bus.pattern.dialler
 from bus.pattern import BusSocket, PairSocket, SocketConfig
 from bus.pattern.dialler import Redial
 from specs.clauses import clause
+from tests.pattern.nodes import fresh_url
 from tests.pattern.raw_end import RawListener
 from tests.support import until
 
@@ -20,19 +21,18 @@ HANDSHAKE = bytes.fromhex("0053500000100000")  # of PAIR
 
 
 @clause("BP-4", "BP-17")
-@pytest.mark.parametrize("scheme", ["tcp", "ipc", "inproc"])
+@pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
 @pytest.mark.parametrize(
     ("listens", "dials"), [(BusSocket, PairSocket), (PairSocket, BusSocket)]
 )
 def test_a_dialler_of_another_protocol_names_both(
     tmp_path: Path,
-    scheme: str,
+    transport: str,
     listens: type[BusSocket | PairSocket],
     dials: type[BusSocket | PairSocket],
 ) -> None:
-    place = {"tcp": "127.0.0.1:0", "ipc": f"{tmp_path}/a", "inproc": "a"}[scheme]
     with listens() as ours, dials() as other:
-        dialler = other.dial(ours.listen(f"{scheme}://{place}").url)
+        dialler = other.dial(ours.listen(fresh_url(transport, tmp_path)).url)
         until(lambda: "use sockets of" in str(dialler.error), "the dialler is rejected")
         reported = str(dialler.error)
 
@@ -63,7 +63,7 @@ def test_the_pause_grows_unless_the_connection_has_lasted(
 
     monkeypatch.setattr(bus.pattern.dialler, "Redial", Recorded)
     config = SocketConfig(redial_min_s=shortest_s, redial_max_s=10_000)
-    with PairSocket(config) as ours, RawListener(f"ipc://{tmp_path}/a") as other:
+    with PairSocket(config) as ours, RawListener(fresh_url("local", tmp_path)) as other:
         ours.dial(other.url)
         for _ in range(4):
             with other.accept() as end:

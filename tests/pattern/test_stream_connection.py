@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_a_connection_that_is_resumed_still_waits_for_room(
     tmp_path: Path,
 ) -> None:
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
     with BusSocket() as first, BusSocket() as second:
         first.listen(url)
         second.dial(url)
@@ -46,7 +46,7 @@ def test_a_connection_that_is_resumed_still_waits_for_room(
 
 @clause("BP-4")
 def test_accounts_do_not_pile_up_for_a_peer_that_does_not_read(tmp_path: Path) -> None:
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
     with BusSocket(SocketConfig(send_bytes=1 << 16)) as node:
         node.listen(url)
         with dial_native(node, url):
@@ -62,7 +62,7 @@ def test_accounts_do_not_pile_up_for_a_peer_that_does_not_read(tmp_path: Path) -
 
 @clause("BP-4")
 def test_accounts_leave_at_most_ten_times_a_second(tmp_path: Path) -> None:
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
     with BusSocket() as node:
         node.listen(url)
         with dial_native(node, url):
@@ -88,7 +88,7 @@ def test_accounts_leave_at_most_ten_times_a_second(tmp_path: Path) -> None:
 
 @clause("BP-4")
 def test_the_accounts_that_have_changed_leave_in_one_write(tmp_path: Path) -> None:
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
     with BusSocket() as node:
         node.listen(url)
         with dial_native(node, url) as peer:
@@ -108,7 +108,8 @@ def test_the_accounts_that_have_changed_leave_in_one_write(tmp_path: Path) -> No
                 native.head(MessageRun(node._node.id, 1, [b"x"])) + b"x",
                 native.encode(native.SenderAccount(1, 0)),
             ]
-            wanted = b"".join(frame(each, is_ipc=True) for each in frames)
+            is_ipc = url.startswith("ipc:")
+            wanted = b"".join(frame(each, is_ipc=is_ipc) for each in frames)
             assert peer.read(len(wanted)) == wanted
 
 
@@ -116,16 +117,17 @@ def test_the_accounts_that_have_changed_leave_in_one_write(tmp_path: Path) -> No
 def test_a_peer_that_is_held_back_and_ends_takes_no_processor_time(
     tmp_path: Path,
 ) -> None:
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
+    is_ipc = url.startswith("ipc:")
     config = SocketConfig(receive_messages=1, receive_overflow="block")
     with BusSocket(config) as node:
         node.listen(url)
         with dial_native(node, url) as peer:
             carrier: Any = node._node.pipes.active[0].carrier
             run = b"\1" + b"\7" * 8 + (1).to_bytes(8) + (1).to_bytes(4) + bytes(4)
-            peer.send(frame(run, is_ipc=True))
+            peer.send(frame(run, is_ipc=is_ipc))
             until(lambda: node.stats.received_queued == 1, "the message has arrived")
-            peer.send(b"\1" + (1 << 20).to_bytes(8))
+            peer.send(frame(bytes(1 << 20), is_ipc=is_ipc)[:9])
             until(lambda: carrier._is_paused, "the peer is held back")
         calls = []
         ready = type(carrier).ready
@@ -137,9 +139,9 @@ def test_a_peer_that_is_held_back_and_ends_takes_no_processor_time(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(carrier), "ready", counted)
             with BusSocket() as other, BusSocket() as another:  # keep the driver busy
-                other.listen(f"{url}x")
+                busy = other.listen(fresh_url("local", tmp_path)).url
                 for _ in range(20):
-                    another.dial(f"{url}x").close()
+                    another.dial(busy).close()
                 _sync.park(_held_lock(), lambda: False, _sync.monotonic() + 0.1)
             assert len([mask for mask in calls if mask & _net.ENDED]) < 30
 
@@ -154,7 +156,7 @@ def test_an_exit_within_on_drop_leaves_no_descriptor_open(tmp_path: Path) -> Non
     def leave(_: Drop) -> None:
         raise SystemExit
 
-    url = fresh_url("ipc", tmp_path)
+    url = fresh_url("local", tmp_path)
     with BusSocket(SocketConfig(send_bytes=1 << 16), on_drop=leave) as node:
         node.listen(url)
         peer = dial_native(node, url)

@@ -8,6 +8,7 @@ import pytest
 
 from bus.errors import PipelineError
 from bus.pipeline.folder import MARKER, OutFolder, claimed
+from queuebroker import _files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def test_a_run_that_locks_a_replaced_marker_is_refused(
         (tmp_path / MARKER).rename(tmp_path / "old")
         (tmp_path / MARKER).touch()
 
-    monkeypatch.setattr("fcntl.flock", replace)
+    monkeypatch.setattr(_files, "lock", replace)
 
     with (
         pytest.raises(PipelineError, match="another run is writing there"),

@@ -127,6 +127,10 @@ def test_rows_of_failed_attempts_leave_with_their_batch(spool: Spool, bus: Bus) 
     assert files(spool) == []
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "O_DIRECTORY"),
+    reason="needs synced folders, which Windows lacks",
+)
 def test_staged_rows_and_their_names_are_durable_before_the_batch_is_ready(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,10 +12,10 @@ from bus.features.memory.link_memory import LinkMemory
 from bus.kernel import fast_path
 from bus.kernel.hooks import Bodies
 from bus.kernel.wire import decode, encode_single, pieces
+from queuebroker._net import unused_port
 from tests.features.memory.memory_ends import Owner, Recipient
 from tests.kit.buses import socket_bus
 from tests.kit.constants import configured, set_constants
-from tests.kit.discovery import free_udp_port
 from tests.kit.site import THERE, Site
 from tests.kit.tasks import echo
 from tests.process import real  # noqa: F401 # starts its server before any test
@@ -76,7 +76,7 @@ def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
 @pytest.fixture
 def port() -> int:
     """Return a UDP port for the announcements of machines, free at present."""
-    return free_udp_port()
+    return unused_port(datagrams=True)
 
 
 @pytest.fixture

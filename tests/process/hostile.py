@@ -23,6 +23,7 @@ from bus.process.socket_network import machine_id
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import SocketQueueBroker, frames
 from tests.kit.inspection import report, unbalanced
+from tests.kit.systems import require_unix_sockets
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Hostile:
     """
 
     def __init__(self, place: Path, name: str = NAME) -> None:
+        require_unix_sockets()
         self._name: Final = name
         self._broker: Final = SocketQueueBroker(f"hostile {next(_numbers)}")
         self._queue: Final[MessageQueue] = self._broker.connect(

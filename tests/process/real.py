@@ -1,7 +1,7 @@
 """Real processes on a bus, driven by Python expressions: see `real_process`.
 
 A server that has imported the bus forks them: an interpreter that imports it anew takes
-ten times as long to start.
+ten times as long to start. Where there is no fork, each one is a new interpreter.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from bus import Network, Role
 from queuebroker import _net
+from tests.kit.systems import require_unix_sockets
 from tests.process import real_process
 from tests.support import LIMIT_S, until
 
@@ -32,11 +33,12 @@ MACHINE: Final = "machine"
 
 _STDERR: Final = 2
 
-# The server starts here, not with the first process: its descriptors are no leak of
-# that process's test.
-_CONTEXT: Final = get_context("forkserver")
-_CONTEXT.set_forkserver_preload([real_process.__name__, "bus.process.socket_network"])
+_CONTEXT: Final[Any] = get_context("forkserver" if _net.HAS_UNIX else "spawn")
 if _net.HAS_UNIX:
+    # The server starts here, not with the first process: its descriptors are no leak of
+    # that process's test.
+    preloaded = [real_process.__name__, "bus.process.socket_network"]
+    _CONTEXT.set_forkserver_preload(preloaded)
     forkserver.ensure_running()
 
 
@@ -45,7 +47,8 @@ class Far:
 
     journal: the folder of its journal; None to record nothing.
     machine: its machine; each has a run directory of its own.
-    network: its links with other machines.
+    network: its links with other machines. Without UNIX sockets a process is a machine
+      of its own; a test of one without a network is skipped there.
     settings: for `configured`; the others have their defaults.
     """
 
@@ -60,6 +63,8 @@ class Far:
         network: Network | None = None,
         settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        if network is None:
+            require_unix_sockets()
         self.name: Final = name
         environment = dict(os.environ)
         if machine != MACHINE:
@@ -83,8 +88,10 @@ class Far:
             daemon=True,
         )
         self._process.start()
-        # The server has the standard error of its own start, which pytest cannot read.
-        send_handle(self._connection, _STDERR, self._process.pid)
+        if _net.HAS_UNIX:
+            # The server has the standard error of its own start, which pytest cannot
+            # read.
+            send_handle(self._connection, _STDERR, self._process.pid)
         its_connection.close()
         self._lines: Final[SimpleQueue[bytes]] = SimpleQueue()
         self._reader: Final = Thread(target=self._read, daemon=True)
@@ -101,8 +108,8 @@ class Far:
 
     @property
     def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
+        pid: int = self._process.pid
+        return pid
 
     def _read(self) -> None:
         with suppress(EOFError, ConnectionError):

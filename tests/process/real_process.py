@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus import open_bus
 from bus.journal.writer import Journal
+from queuebroker import _net
 from tests.kit.constants import configured
 from tests.kit.tasks import Reader
 
@@ -36,9 +37,10 @@ def evaluate(
     options: ``settings`` among them are those of the configuration.
     folder: of the journal; None to record nothing.
     """
-    stderr = recv_handle(connection)
-    os.dup2(stderr, 2)
-    os.close(stderr)
+    if _net.HAS_UNIX:
+        stderr = recv_handle(connection)
+        os.dup2(stderr, 2)
+        os.close(stderr)
     # The server has the environment of its own start.
     os.environ.clear()
     os.environ.update(environment)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import pytest
 from bus import AccessList, BusConfig, Grant, Role
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
+from tests.kit.systems import needs_root
 from tests.kit.tasks import echo
 from tests.processes import start
 from tests.support import LIMIT_S
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from bus import Bus
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can become another user"
-)
+pytestmark = needs_root
 
 GUEST, GROUP = 4321, 4322
 

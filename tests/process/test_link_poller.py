@@ -14,7 +14,7 @@ from bus.process.link_helpers import PORT
 from bus.process.link_poller import SocketPoller
 from bus.process.link_pool import LinkPool
 from bus.process.memory_network import MemoryNetwork
-from queuebroker import _sync
+from queuebroker import _net, _sync
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import Driver as SocketDriver
 from queuebroker.sockets import SocketQueueBroker
@@ -139,12 +139,13 @@ class Sockets:
         self.made: list[int] = []
         self.received: list[tuple[int, bytes | None]] = []
         self.looked: list[int] = []
-        address = f"ipc://{folder}/here"
+        address = f"ipc://{folder}/here" if _net.HAS_UNIX else "tcp://127.0.0.1:0"
         here = SocketQueueBroker(
             "here", listen=address, driver=self.driver, manager=BrokerManager()
         )
         self._there = SocketQueueBroker("there", manager=BrokerManager())
-        self._address = address
+        assert here.address is not None
+        self._address = here.address
         looked = self.looked
 
         class Noted(SocketPoller):

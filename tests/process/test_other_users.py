@@ -16,6 +16,7 @@ from bus import (
 )
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
+from tests.kit.systems import needs_root, needs_users
 from tests.process.processes import linked
 from tests.process.real import Far
 from tests.processes import run, start
@@ -25,13 +26,8 @@ if TYPE_CHECKING:
     from bus import Bus
 
 
-as_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can become another user"
-)
-
-
 @clause("BUS-INIT-5", "BUS-SEC-1", "BUS-SEC-3")
-@as_root
+@needs_root
 def test_another_user_is_denied_access(near: Bus, own_run_directory: Path) -> None:
     assert near.machine
     with Far("far") as far:
@@ -49,6 +45,7 @@ def test_another_user_is_denied_access(near: Bus, own_run_directory: Path) -> No
         assert str(own_run_directory) in words
 
 
+@needs_users
 @clause("BUS-INIT-5")
 def test_a_denied_access_names_the_bus(tmp_path: Path) -> None:
     wrong = Path("/tmp") / f"qbw-{os.getpid()}"
@@ -87,7 +84,7 @@ _STRANGER = """
 
 @pytest.mark.deep
 @clause("BUS-SEC-2", "BUS-SEC-4", "BUS-INIT-5")
-@as_root
+@needs_root
 @pytest.mark.parametrize("which", ["Master", "Slave*"])
 def test_the_credentials_of_a_dialling_process_are_checked(
     near: Bus, own_run_directory: Path, which: str
@@ -106,7 +103,7 @@ def test_the_credentials_of_a_dialling_process_are_checked(
 
 
 @clause("BUS-SEC-2", "BUS-INIT-5")
-@as_root
+@needs_root
 def test_the_credentials_of_a_listening_process_are_checked(
     own_run_directory: Path,
 ) -> None:
@@ -149,7 +146,7 @@ _NOBODY = """
 
 @pytest.mark.deep
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
-@as_root
+@needs_root
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
 def test_another_user_is_refused_although_files_are_open(
     near: Bus, other: Bus, place: Path, *, opened: bool

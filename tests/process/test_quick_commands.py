@@ -29,6 +29,7 @@ from tests.kit.buses import PATIENT, processes
 from tests.kit.comm_threads import held, settled
 from tests.kit.inspection import info
 from tests.kit.serving import serve, settle
+from tests.kit.systems import needs_fork
 from tests.kit.tasks import Holder, Reader
 from tests.support import LIMIT_S, Threads, until
 
@@ -467,6 +468,7 @@ def test_a_task_that_leaves_as_it_begins_a_send_batch_goes_on_with_none(
         assert b"2" not in reader.got
 
 
+@needs_fork
 @clause("BUS-INIT-16")
 def test_the_child_of_a_fork_goes_on_with_no_send_batch() -> None:
     with processes(2) as [bus, other]:

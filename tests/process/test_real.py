@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from bus import Bus
 
 
-as_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can become another user"
-)
 IS_MASTER = "bus._node.comm.remote.topology.is_master"
 
 

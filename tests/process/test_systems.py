@@ -74,7 +74,7 @@ def test_the_table_has_the_missing_capabilities_of_each_system() -> None:
         "Windows": {
             "sockets at a path (`ipc://`)",
             "a bus between processes of a machine",
-            "`bus tree`, `bus call` and all verbs for a live bus",
+            "commands for a live bus: `bus call`, `bus list`, `bus record` and others",
             "`bus.pattern` over `ipc`",
             "long messages in shared memory",
             "access lists by user and group (`AccessList`)",
@@ -170,6 +170,29 @@ def test_the_first_use_of_a_unix_socket_names_the_missing_part(use: str) -> None
     assert any(each in answer for each in lacking)
 
 
+def test_messages_are_printed_while_no_line_is_typed_on_windows() -> None:
+    """It waits for sockets alone, and the standard input is none."""
+    answer = run_code(
+        "Windows",
+        """
+        import subprocess, sys
+        from bus.pattern import BusSocket
+        with BusSocket() as node:
+            url = node.listen("tcp://127.0.0.1:0").url
+            command = [sys.executable, "-m", "bus", "socket", "dial", url]
+            pipe = subprocess.PIPE
+            with subprocess.Popen(command, stdin=pipe, stdout=pipe) as verb:
+                node.wait_for_peers(1, 30)
+                node.send(b"first")
+                print(verb.stdout.readline().decode())
+                verb.stdin.write(b"second")
+                verb.stdin.close()
+                print(node.receive(30).decode())
+        """,
+    )
+    assert answer.split() == ["first", "second"]
+
+
 _OTHER_MACHINE: Final = """
 import sys
 from bus import Network, open_bus
@@ -189,7 +212,7 @@ def test_processes_are_machines_of_their_own_on_windows(tmp_path: Path) -> None:
         from bus import Network, open_bus
         from queuebroker import _net
         _, code, folder = sys.argv
-        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        place = f"127.0.0.1:{_net.unused_port()}"
         with open_bus(machine="a", network=Network(listen=place)) as bus:
             bus.register("double", on_command=lambda message: 2 * message.payload)
             other = {**os.environ, "BUS_RUN_DIR": folder}
@@ -210,7 +233,7 @@ def test_the_doctor_takes_a_running_bus_for_no_fault_on_windows(tmp_path: Path) 
         from pathlib import Path
         from bus import Network, open_bus
         from queuebroker import _net
-        place = f"127.0.0.1:{_net.unused_port('127.0.0.1')}"
+        place = f"127.0.0.1:{_net.unused_port()}"
         file = sys.argv[1]
         Path(file).write_text(f'listen = "{place}"')
         doctor = sys.executable, "-m", "bus", "doctor", "--json", "--network", file
@@ -225,6 +248,42 @@ def test_the_doctor_takes_a_running_bus_for_no_fault_on_windows(tmp_path: Path) 
 
 
 @pytest.mark.deep
+def test_a_recording_is_replayed_by_a_machine_of_its_own_on_windows(
+    tmp_path: Path,
+) -> None:
+    answer = run_code(
+        "Windows",
+        """
+        import os, subprocess, sys
+        from pathlib import Path
+        from threading import Event
+        from bus import Network, open_bus
+        from bus.journal.writer import Journal
+        from queuebroker import _net
+        folder = Path(sys.argv[1])
+        with Journal(folder / "rec", payloads=True) as journal:
+            with open_bus(journal=journal) as bus:
+                bus.register("log").subscribe("clock", print)
+                bus.register("clock").notify("tick")
+        place = f"127.0.0.1:{_net.unused_port()}"
+        settings = f'listen = "127.0.0.1:0"\\npeers = ["{place}"]\\n'
+        (folder / "network").write_text(settings)
+        came = Event()
+        with open_bus(machine="a", network=Network(listen=place)) as bus:
+            reader = bus.register("reader")
+            reader.subscribe("ism://b/clock", lambda message: came.set())
+            options = "--machine", "b", "--network", str(folder / "network")
+            command = [sys.executable, "-m", "bus", "replay", str(folder / "rec")]
+            other = {**os.environ, "BUS_RUN_DIR": str(folder / "run")}
+            subprocess.run([*command, *options], check=True, env=other)
+            print("came", came.wait(10))
+        """,
+        str(tmp_path),
+    )
+    assert answer.endswith("came True\n")
+
+
+@pytest.mark.deep
 def test_the_demo_in_threads_is_recorded_and_checked_on_windows(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_bytes(bytes(1000 * number))
@@ -234,6 +293,34 @@ def test_the_demo_in_threads_is_recorded_and_checked_on_windows(tmp_path: Path) 
     assert "found by Q2" in shown
     journal = str(tmp_path / "out" / "journal")
     assert "PASS" in run("Windows", "-m", "bus", "check", journal)
+
+
+def test_a_run_that_fails_leaves_no_folder_on_windows(tmp_path: Path) -> None:
+    """It removes no file that is open."""
+    run_code(
+        "Windows",
+        """
+        import os, sys
+        from pathlib import Path
+        from bus.pipeline.folder import claimed
+        out, remove = Path(sys.argv[1], "out"), os.unlink
+
+        def unlink(path):
+            opened = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+            if any(os.path.realpath(each) == str(path) for each in opened):
+                raise PermissionError(13, "another process uses it", str(path))
+            remove(path)
+
+        os.unlink = unlink
+        try:
+            with claimed(out):
+                raise InterruptedError
+        except InterruptedError:
+            pass
+        assert not out.exists()
+        """,
+        str(tmp_path.resolve()),
+    )
 
 
 @pytest.mark.parametrize("system", FACILITIES)

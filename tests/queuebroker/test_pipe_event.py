@@ -46,29 +46,6 @@ def test_an_event_that_was_set_often_is_cleared_at_once(event: Event) -> None:
     assert is_set(event)
 
 
-@pytest.mark.parametrize("used", range(10))
-def test_a_lack_of_memory_leaves_an_event_that_can_be_set(
-    event: Event, used: int
-) -> None:
-    """Else the driver would never again be woken."""
-    memory = pytest.importorskip("_testcapi", reason="no _testcapi here")
-    for _ in range(used):
-        event.set()
-        event.clear()
-    for call in range(4):
-        event.set()
-        clear = event.clear
-        memory.set_nomemory(call, call + 1)
-        try:
-            clear()
-        except MemoryError:
-            pass
-        finally:
-            memory.remove_mem_hooks()
-        event.set()
-        assert is_set(event)
-
-
 @pytest.mark.filterwarnings("ignore")  # the interpreter warns of threads
 @needs_fork
 def test_the_child_of_a_fork_may_clear_an_event_that_is_set_again(event: Event) -> None:

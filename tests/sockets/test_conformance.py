@@ -15,10 +15,11 @@ import pytest
 from specs.clauses import clause
 from specs.conformance import real
 from specs.conformance.performance import perform
-from specs.conformance.scenarios import SCENARIOS
+from specs.conformance.scenarios import SCENARIOS, progress
 from specs.conformance.subject import Subject, load
 from tests.conformance.effort import effort
 from tests.sockets.worlds import Carried, remove_worlds
+from tests.watchdog import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +57,16 @@ def no_world_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def seen_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adjust the suite: data in a socket's transit is not at rest (QB-SOCK-1)."""
+    """Adjust the suite: data in a socket's transit is not at rest (QB-SOCK-1).
+
+    Each of the four operations in a round trip ends with a round trip of its own, by
+    which it is known to have arrived.
+    """
     monkeypatch.setattr(real, "RealDriver", Carried)
+    trips_s = 5 * progress.ROUND_TRIP_S_MAX
+    monkeypatch.setattr(progress, "ROUND_TRIP_S_MAX", trips_s)
+    # Thousands of messages may take more than a minute; the limit of a test is higher.
+    monkeypatch.setattr(real, "CROWD_HANG_S", 0.9 * HANG_S)
 
 
 @pytest.mark.deep

@@ -62,7 +62,7 @@ def test_a_call_may_be_the_last_that_its_driver_needs() -> None:
     ending.call(lambda: None)
 
     assert rang == [True]
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(OSError):
         os.fstat(ending._wake.fd)
 
 

@@ -100,11 +100,11 @@ def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
     with ends(None, options, options) as (local, _):
         connection = local._socket_connection
         local.disconnect()
-        fd = os.open("/dev/null", os.O_RDONLY)
+        fd = os.open(os.devnull, os.O_RDONLY)
         with connection.lock:
             connection.link._incoming._fds.append(fd)
             connection.on_event_locked(Messages(1, [b"late"], 1))
-            with pytest.raises(OSError, match="Bad file descriptor"):
+            with pytest.raises(OSError):
                 os.fstat(fd)
 
 

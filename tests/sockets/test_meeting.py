@@ -217,7 +217,11 @@ def test_a_listener_does_not_replace_a_file_that_is_no_socket() -> None:
     ("call", "error", "text"),
     [
         (lambda b: b.connect("udp://x:1", 1), ValueError, "must begin with"),
-        (lambda b: b.connect("ipc://relative", 1), ValueError, "begin with /"),
+        (
+            lambda b: b.connect("ipc://relative", 1),
+            ValueError,
+            "begin with /" if _net.HAS_UNIX else "no UNIX sockets; use a tcp address",
+        ),
         (
             lambda b: b.connect("ipc:///" + "x" * 107, 1),
             ValueError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -84,6 +85,20 @@ def test_a_unix_socket_that_has_more_room_keeps_it(
     usual = _usual_bytes()
     monkeypatch.setattr(sockets, "_IPC_BYTES", usual // 4)
     assert _sizes_over_ipc(tmp_path / "socket") == [usual, usual]
+
+
+@pytest.mark.parametrize("error", [ConnectionAbortedError, ConnectionResetError])
+def test_a_peer_that_left_before_its_accept_is_no_failure_of_the_listener(
+    error: type[OSError],
+) -> None:
+    """Linux reports the first one, Windows the second one."""
+
+    class Left(socket.socket):
+        def accept(self) -> NoReturn:
+            raise error
+
+    with Left() as listening:
+        assert _net.accept(listening) is None
 
 
 @pytest.mark.parametrize("datagrams", [False, True])

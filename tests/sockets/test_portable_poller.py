@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import _net
-from queuebroker._net.polling import _PortablePoller
+from queuebroker._net.polling import _PortablePoller, _SelectSet
+from queuebroker._platform import SYSTEM
 from tests.kit.collector import changed_by_finalizers
 from tests.kit.systems import needs_fork
 from tests.strikes import everywhere
@@ -40,6 +41,15 @@ def test_a_hang_up_is_reported_once(ended: socket.socket) -> None:
     poller.register(ended.fileno(), _net.ONCE)
     assert [each for each, _ in poller.poll(0)] == [ended.fileno()]
     assert poller.poll(0) == []
+
+
+@pytest.mark.skipif(SYSTEM != "linux", reason="only Linux stands in for other systems")
+def test_a_number_that_select_does_not_accept_is_an_error() -> None:
+    """It counted as closed: its events were lost without a trace."""
+    waited = _SelectSet()
+    waited.register(5_000, _net.READ)
+    with pytest.raises(ValueError, match="out of range"):
+        waited.poll(0)
 
 
 def test_a_change_during_the_report_of_a_hang_up_stays(ended: socket.socket) -> None:
@@ -95,12 +105,12 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
         poller = _PortablePoller()
         poller.register(ended.fileno(), _net.ONCE)
         poller._waiting.append(None)  # as while a thread waits
-        reused: list[int] = []
+        reused: list[socket.socket] = []
 
         def close() -> None:
             poller.close()
-            reused.extend(os.pipe())
-            reused.extend(os.pipe())
+            reused.extend(socket.socketpair())
+            reused.extend(socket.socketpair())
 
         def change() -> None:
             with suppress(FileNotFoundError):
@@ -108,10 +118,11 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
 
         struck(change, close)
         try:
-            assert not _net.wait_to_read_any(reused[::2], 0)
+            for each in reused:
+                assert not _net.wait_to_read_any([each.fileno()], 0)
         finally:
             for each in reused:
-                os.close(each)
+                each.close()
 
     everywhere(case)
 

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from queuebroker import BrokerClosedError, UnknownBrokerError, _files, _net
-from queuebroker.sockets import ProtocolError, SocketQueueBroker
+from queuebroker.sockets import (
+    ProtocolError,
+    SocketMessageQueue,
+    SocketOptions,
+    SocketQueueBroker,
+)
+from queuebroker.sockets.frames import Hello, encode
 from specs.clauses import clause
+from tests.kit.raw_peer import raw
+from tests.kit.self_connect import self_connecting_port
+from tests.kit.systems import needs_resource_limits
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers, meet
 from tests.support import LIMIT_S, Threads
@@ -60,7 +69,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("required", [True, False])
-@pytest.mark.skipif(_files.resource is None, reason="no limit of descriptors here")
+@needs_resource_limits
 def test_without_a_descriptor_connect_raises_the_system_error(required: bool) -> None:
     """A broker listens there: "no broker listens" would be wrong."""
     with brokers() as (host, guest):
@@ -87,7 +96,7 @@ def test_an_error_of_this_machine_is_raised_as_it_is(
     address = "ipc:///nowhere" if scheme == "ipc" else "tcp://127.0.0.1:1"
     with pytest.raises(OSError, match="Errno") as caught:
         guest.connect(address, PORT, required=required)
-    assert errno.errorcode[caught.value.errno or 0] == name
+    assert caught.value.errno == getattr(errno, name)
     assert str(caught.value).endswith(f": {address!r}")
     assert not isinstance(caught.value, UnknownBrokerError)
 
@@ -109,7 +118,7 @@ def test_the_error_of_a_connect_that_took_its_time_is_the_same(
             assert isinstance(caught.value, UnknownBrokerError)
             assert str(caught.value) == (
                 f"cannot connect to {address!r} port {PORT}: no broker listens there:"
-                f" {os.strerror(code).lower()}"
+                f" {_net.error_text(code).lower()}"
             )
             cause = caught.value.__cause__
             assert isinstance(cause, OSError)
@@ -118,6 +127,17 @@ def test_the_error_of_a_connect_that_took_its_time_is_the_same(
         else:
             assert isinstance(caught.value, OSError)
             assert caught.value.errno == code
+
+
+@clause("QB-SOCK-2")
+def test_a_socket_that_connects_to_itself_has_found_no_broker(
+    guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would read its own name as that of another caller."""
+    address = f"tcp://127.0.0.1:{self_connecting_port(monkeypatch)}"
+    with pytest.raises(UnknownBrokerError) as caught:
+        guest.connect(address, PORT, timeout=LIMIT_S, required=True)
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)
 
 
 @clause("QB-SOCK-2")
@@ -194,3 +214,15 @@ def test_a_silent_hang_up_is_reported_with_its_cause(
         error = connecting.error()
     assert isinstance(error, BrokerClosedError)
     assert error.__cause__ is not None
+
+
+@clause("QB-SOCK-9")
+def test_a_peer_over_tcp_takes_no_descriptors_whatever_it_says() -> None:
+    """A send of some would have ended the connection."""
+    options = {"options": SocketOptions(descriptors_max=1)}
+    with brokers("tcp://127.0.0.1:0", options) as (host, _), raw(host.address) as peer:
+        peer.sendall(encode(Hello("liar", PORT, 100, descriptors=1)))
+        local = host.accept(PORT, timeout=LIMIT_S)
+        assert isinstance(local, SocketMessageQueue)
+        with local, pytest.raises(ValueError, match="takes 0 descriptors here, got 1"):
+            local.send(b"m", fds=[0])

@@ -127,7 +127,8 @@ _IN_A_SUBINTERPRETER = """
     except ImportError:
         import _xxsubinterpreters as interpreters
 
-    code = f"import sys; sys.path[:0] = {sys.path!r}\\n" + textwrap.dedent('''
+    code = f"import sys; sys.path[:0] = {sys.path!r}\\n" + sys.argv[2]
+    code += textwrap.dedent('''
         import threading
         from queuebroker.sockets import SocketQueueBroker
 
@@ -147,21 +148,48 @@ _IN_A_SUBINTERPRETER = """
     interpreters.destroy(made)
     print("destroyed")
 """
+# The thread of the sockets has done its work, but the end of the program comes first.
+_END_SLOWLY = """
+import atexit, threading
+done, ending = threading.Event(), threading.Event()
+run = threading.Thread.run
+
+def run_slowly(thread):
+    run(thread)
+    if "sockets" in thread.name:
+        done.set()
+        ending.wait(10)
+        sum(range(1_000_000))
+
+threading.Thread.run = run_slowly
+"""
+_LET_END = "done.wait(10); atexit.register(ending.set)\n"
 _DISCONNECT = "queue.disconnect(); got[0].disconnect()\n"
 _CLOSE = "connector.close(); acceptor.close()\n"
 
 
 @clause("QB-SOCK-11")
 @pytest.mark.parametrize(
-    "closes",
+    ("begin", "closes"),
     [
-        _DISCONNECT + _CLOSE,
-        # A disconnect does not wait, and a program may close nothing.
-        *([_CLOSE + _DISCONNECT, _CLOSE, ""] if _ENDS_AT_EXIT else []),
+        ("", _DISCONNECT + _CLOSE),
+        *(
+            [
+                # A disconnect does not wait, and a program may close nothing.
+                ("", _CLOSE + _DISCONNECT),
+                ("", _CLOSE),
+                ("", ""),
+                (_END_SLOWLY, _CLOSE + _DISCONNECT + _LET_END),
+            ]
+            if _ENDS_AT_EXIT
+            else []
+        ),
     ],
 )
-def test_a_subinterpreter_that_used_sockets_can_be_destroyed(closes: str) -> None:
+def test_a_subinterpreter_that_used_sockets_can_be_destroyed(
+    begin: str, closes: str
+) -> None:
     """At once, without an abort of the process."""
-    status, answer, complaints = run(_IN_A_SUBINTERPRETER, closes)
+    status, answer, complaints = run(_IN_A_SUBINTERPRETER, closes, begin)
 
     assert (status, answer) == (0, "destroyed\n"), complaints

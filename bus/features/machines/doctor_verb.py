@@ -282,14 +282,15 @@ def _listening(target: Target, network: Network) -> list[Finding]:
 
 
 def _in_use(target: Target, what: str) -> Finding:
+    if not _net.HAS_UNIX:  # `_bus_here` has not found out
+        do = "if the bus does not run here, set `listen` to another port"
+        return Finding(what, WARN, "a process listens there", do)
     try:
         if is_served(target):
             return Finding(what, OK, "a process listens there: the bus runs here")
     except (BusError, ValueError, OSError):
         pass  # `_bus_here` reports the error
     do = "set `listen` to another port, or end that process"
-    if not _net.HAS_UNIX:
-        return Finding(what, WARN, "a process listens there", f"if not the bus, {do}")
     return Finding(what, FAIL, "another process listens there", do)
 
 

@@ -14,6 +14,7 @@ from bus.features.machines.doctor_verb import shared_names
 from specs.clauses import clause
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import require_unix_sockets
 from tests.process.real import Far
 from tests.support import until
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
     """Yield two machines with keys of one authority."""
+    require_unix_sockets()  # for the verbs
     yield Site(tmp_path)
     shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
 

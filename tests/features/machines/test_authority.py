@@ -16,6 +16,7 @@ from bus.features.machines.machine_keys import GROUP_KEY, MACHINE, TRUSTED, Mach
 from specs.clauses import clause
 from tests.features.machines.handshake import shown
 from tests.kit.discovery import announcement
+from tests.kit.systems import needs_users
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -276,6 +277,7 @@ def test_a_damaged_file_is_named(authority: Authority, name: str) -> None:
         Authority(authority.folder)
 
 
+@needs_users
 def test_an_open_key_is_not_used(authority: Authority) -> None:
     (authority.folder / AUTHORITY).chmod(0o640)
 

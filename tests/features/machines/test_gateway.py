@@ -23,11 +23,13 @@ from bus.model.config import BusConfig
 from bus.process.link_helpers import GATEWAY_PORT
 from bus.process.peer_trust import PeerTrust
 from queuebroker import BrokerManager
+from queuebroker._net import unused_port
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import all_acknowledged
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import require_unix_sockets
 from tests.kit.tasks import unwanted
 from tests.process.processes import linked
 from tests.process.real import Far
@@ -162,7 +164,7 @@ def test_the_loss_of_a_process_behind_a_gateway_is_noticed(site: Site) -> None:
 @clause("OPEN-15")
 def test_end_processes_listen_within_the_given_ports(site: Site) -> None:
     """If all are in use, their senders get an error."""
-    port = Site.free_port()
+    port = unused_port()
     network = site.network(THERE, ports=(port, port))
     with (
         site.here() as near,
@@ -190,7 +192,7 @@ def test_others_get_the_advertised_address_of_a_master_and_of_those_behind_it(
             THERE,
             gateway=True,
             discovery="host",
-            discovery_port=site.free_port(),
+            discovery_port=unused_port(datagrams=True),
             advertise=f"127.0.0.1:{port}",
         )
         with (
@@ -290,6 +292,7 @@ class Alone:
 @pytest.fixture
 def alone(own_run_directory: Path) -> Iterator[Alone]:
     """Return a gateway, which is closed at the end."""
+    require_unix_sockets()  # a gateway links processes of its machine
     own_run_directory.mkdir(exist_ok=True)
     with BrokerManager() as manager:
         yield Alone(own_run_directory, manager)

@@ -15,6 +15,7 @@ from bus.features.machines.machine_keys import (
     TRUSTED,
     MachineKeys,
 )
+from tests.kit.systems import needs_users
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,7 @@ def test_a_missing_file_is_named_with_the_command(folder: Path, name: str) -> No
         MachineKeys(folder)
 
 
+@needs_users
 @pytest.mark.parametrize("name", [MACHINE, GROUP_KEY])
 @pytest.mark.parametrize("mode", [0o604, 0o640])
 def test_a_key_that_others_may_read_is_not_used(

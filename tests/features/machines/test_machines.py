@@ -14,6 +14,7 @@ import pytest
 from bus import BusConfig, Network, Role, UnreachableError, UnresolvedError
 from bus.features.machines.authority import Authority
 from bus.features.machines.machine_keys import MACHINE as KEYS
+from queuebroker._net import unused_port
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import all_acknowledged
@@ -300,7 +301,7 @@ def test_a_machine_its_clone_and_a_third_one_report_the_conflict(
 ) -> None:
     """All have the same `peers`, and the clone has the keys of the original."""
     third, keys = "cellar", [site.issue(each) for each in (THERE, THERE, "cellar")]
-    ports = (site.ports[HERE], site.ports[THERE], site.free_port())
+    ports = (site.ports[HERE], site.ports[THERE], unused_port())
     peers = [f"127.0.0.1:{port}" for port in ports]
     networks = [
         Network(listen=listen, peers=peers, keys=each)

@@ -13,14 +13,18 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.cli.text import duration, ignored_line
+from queuebroker._net import unused_port
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = needs_unix_sockets
 
 
 def machines() -> list[dict[str, Any]]:
@@ -54,7 +58,7 @@ def test_a_linked_machine_has_its_state_and_its_round_trip(site: Site) -> None:
 def test_an_address_without_a_listener_has_the_reason_of_the_system(
     site: Site,
 ) -> None:
-    free = site.free_port()
+    free = unused_port()
     network = site.network(HERE, peers=[f"127.0.0.1:{free}"])
     with Far("near", role="master", network=network) as near:
         near.started()
@@ -93,8 +97,7 @@ def test_a_listener_of_another_authority_has_the_reason_of_the_log(
 @clause("BUS-DISC-13", "BUS-DISC-11")
 def test_ignored_announcements_are_counted_by_reason(site: Site) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.bind(("127.0.0.1", 0))
-        port = sender.getsockname()[1] - 1 or 1024
+        port = unused_port(datagrams=True)
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         network = site.network(HERE, discovery="host", discovery_port=port)
         with Far("near", role="master", network=network) as near:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from queuebroker import _net
 from specs.clauses import clause
 from tests.features.machines.findings import failure, findings, states
 from tests.kit.site import HERE, THERE, Site
@@ -78,9 +79,13 @@ def test_a_running_bus_is_reported(site: Site) -> None:
         near.started()
         found = {each["what"]: each for each in findings(site)}
 
-    assert "runs here" in found["bus bus1"]["fact"]
-    listen = found[f"listen 127.0.0.1:{site.ports[HERE]}"]
-    assert (listen["state"], listen["do"]) == ("ok", "")
+    bus, listen = found["bus bus1"], found[f"listen 127.0.0.1:{site.ports[HERE]}"]
+    if _net.HAS_UNIX:
+        assert "runs here" in bus["fact"]
+        assert (listen["state"], listen["do"]) == ("ok", "")
+    else:
+        assert bus["fact"] == "not searched: this system has no UNIX sockets"
+        assert (bus["state"], listen["state"]) == ("warn", "warn")
 
 
 @clause("BUS-DISC-14")
@@ -91,7 +96,9 @@ def test_an_address_in_use_or_of_another_host_is_named(site: Site) -> None:
         used = findings(site)[2]
     foreign = findings(site, listen="192.0.2.1")[2]
 
-    assert (used["state"], used["fact"]) == ("fail", "another process listens there")
+    # Without UNIX sockets the doctor cannot tell whether it is that of the bus.
+    assert used["state"] == ("fail" if _net.HAS_UNIX else "warn")
+    assert "process listens there" in used["fact"]
     assert foreign["state"] == "fail"
     assert "cannot listen" in foreign["fact"]
 

@@ -14,9 +14,10 @@ from bus.features.machines.announcement import encode_announcement
 from bus.features.machines.machine_keys import MachineKeys
 from bus.features.machines.probe import Fault
 from bus.process.socket_network import machine_id
+from queuebroker._net import unused_port
 from specs.clauses import clause
 from tests.features.machines.findings import failure, findings, is_fault, states
-from tests.kit.discovery import announcement, free_udp_port
+from tests.kit.discovery import announcement
 from tests.kit.site import HERE, THERE, Site
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
 def test_ignored_announcements_are_reported_with_their_reason(
     site: Site, given: dict[str, Any], state: str, words: str, fault: Fault
 ) -> None:
-    port = free_udp_port()
+    port = unused_port(datagrams=True)
     with announced(site, port, **given):
         found = findings(site, discovery="host", discovery_port=port)
 
@@ -110,7 +111,7 @@ def test_ignored_announcements_are_reported_with_their_reason(
 @clause("BUS-DISC-14", "BUS-DISC-8")
 def test_a_clock_that_was_set_back_is_no_machine_of_the_same_name(site: Site) -> None:
     """The master of this host announces an instance that is later than now."""
-    port = free_udp_port()
+    port = unused_port(datagrams=True)
     later = {"machine": HERE, "machine_id": machine_id(), "instance": 2**62}
     with announced(site, port, **later):
         found = findings(site, discovery="host", discovery_port=port)
@@ -123,7 +124,7 @@ def test_a_clock_that_was_set_back_is_no_machine_of_the_same_name(site: Site) ->
 @pytest.mark.deep
 @clause("BUS-DISC-14")
 def test_without_ignored_announcements_none_is_mentioned(site: Site) -> None:
-    port = free_udp_port()
+    port = unused_port(datagrams=True)
 
     found = findings(site, discovery="host", discovery_port=port)
 
@@ -137,7 +138,7 @@ def test_without_ignored_announcements_none_is_mentioned(site: Site) -> None:
 @pytest.mark.deep
 @clause("BUS-DISC-14", "BUS-SEC-6")
 def test_a_found_machine_is_tried_and_must_be_the_announced_one(site: Site) -> None:
-    port = free_udp_port()
+    port = unused_port(datagrams=True)
     address = f"127.0.0.1:{site.ports[THERE]}"
     with (
         site.there("far", network=site.network(THERE, peers=[])),

@@ -26,6 +26,7 @@ from bus.kernel.wire import (
     encode,
 )
 from bus.process.link_helpers import PORT
+from queuebroker._net import unused_port
 from queuebroker.errors import QueueBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import SocketQueueBroker
@@ -97,7 +98,7 @@ def dated(
 
 @clause("BUS-DISC-14")
 def test_a_closed_port_is_named(site: Site) -> None:
-    step, failed = diagnosis(site, site.free_port())
+    step, failed = diagnosis(site, unused_port())
 
     assert step == "tcp"
     assert "connection refused" in failed["fact"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import mmap
 import os
@@ -19,6 +18,7 @@ import bus
 from bus.features.memory import mappings, shared_memory
 from bus.features.memory.mappings import MemoryMapping, lend
 from bus.features.memory.shared_memory import SEALS, SharedMemory
+from queuebroker._files import fcntl
 from specs.clauses import clause
 from tests.kit.systems import needs_shared_memory
 from tests.leaks import Snapshot

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from bus.features.memory.frames import CloseSlab, OfferSlab, Release, SlabAnswer
 from bus.features.memory.shared_memory import SEALS
 from bus.kernel.wire import NO_DEADLINE, RAW, Batch, FrameReader, Run
 from bus.model.message import Kind
+from queuebroker._files import fcntl
 from specs.clauses import clause
 from tests.features.memory.memory_ends import (
     MIB,

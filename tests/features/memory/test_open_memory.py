@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from bus.features.memory.mappings import MemoryMapping, open_memory
 from bus.features.memory.shared_memory import SharedMemory
+from queuebroker._files import fcntl
 from specs.clauses import clause
 from tests.kit.systems import needs_shared_memory
 

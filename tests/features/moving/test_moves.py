@@ -15,6 +15,7 @@ from tests.kit.buses import PATIENT
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import all_acknowledged
 from tests.kit.site import HERE, THERE, Site
+from tests.kit.systems import needs_unix_sockets
 from tests.kit.tasks import Holder, Reader, unwanted
 from tests.process.real import Far
 from tests.support import LIMIT_S, until
@@ -185,6 +186,7 @@ def test_unread_commands_follow_before_those_sent_since(site: Site) -> None:
         all_acknowledged(near)
 
 
+@needs_unix_sockets
 @clause("BUS-MOVE-9")
 def test_a_name_registered_again_is_found_though_its_former_task_leaves_late(
     site: Site,

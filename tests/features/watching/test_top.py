@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -31,6 +30,8 @@ HEAD = [each.name for each in attrs.fields(looking._Row)]
 
 def screen_of(columns: int, *arguments: str) -> tuple[int, bytes]:
     """Run it on a terminal of this width; return its exit code, and its output."""
+    import pty  # noqa: PLC0415 # not on Windows
+
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "bus", "top", "--interval", "0.1", *arguments]
     with subprocess.Popen(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-import select
 import subprocess
 import sys
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.pattern.interop.worker import HEAD, pack
@@ -95,7 +95,7 @@ class Library:
         assert self._program.stdout is not None
         data = b""
         while len(data) < size:
-            if not select.select([self._program.stdout], [], [], LIMIT_S)[0]:
+            if not wait([self._program.stdout.fileno()], LIMIT_S):
                 self._program.kill()  # or all later tests would wait for it as well
                 self._program.wait()
                 raise LibraryHangsError(

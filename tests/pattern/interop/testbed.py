@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import socket
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from queuebroker._net import unused_port
+from tests.kit.systems import require_unix_sockets
 from tests.pattern.interop.library import (
     ForeignPeer,
     Library,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["TRANSPORTS", "Libraries", "Testbed"]
 
 TRANSPORTS = ("ipc", "tcp")
-_BINDS: Final = 20
 
 
 class Libraries:
@@ -81,7 +81,7 @@ class Testbed:
 
     def __init__(self, libraries: Libraries, folder: Path) -> None:
         self.libraries: Final = libraries
-        self.folder: Final = folder
+        self._folder: Final = folder
         self._own: Final[list[OwnPeer]] = []
         self._names: Final = itertools.count(1)
 
@@ -105,6 +105,12 @@ class Testbed:
         owner = self.libraries.get(library)
         return ForeignPeer(owner, kind, raw=raw, options=options)
 
+    @property
+    def folder(self) -> Path:
+        """The folder for socket files."""
+        require_unix_sockets()
+        return self._folder
+
     def path(self) -> Path:
         """Return a path for a socket file."""
         return self.folder / str(next(self._names))
@@ -115,13 +121,8 @@ class Testbed:
             return peer.listen(f"ipc://{self.path()}")
         if peer.library != "nanomsg":
             return peer.listen("tcp://127.0.0.1:0")
-        # nanomsg takes no port 0, and another process may take the free port first.
-        for _ in range(_BINDS):
-            with socket.create_server(("127.0.0.1", 0)) as found:
-                url = f"tcp://127.0.0.1:{found.getsockname()[1]}"
-            with contextlib.suppress(OSError):
-                return peer.listen(url)
-        raise AssertionError("no free port was found")
+        # nanomsg takes no port 0.
+        return peer.listen(f"tcp://127.0.0.1:{unused_port()}")
 
     def raw_listener(self, transport: str) -> RawListener:
         """Return a plain listener, which the test closes."""
