@@ -12,6 +12,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
+from bus.aio.loop_links import LoopLinks
 from bus.aio.waits import GuardedWait
 from bus.api.bus_thread import LOOPS, BusThread
 from bus.api.bus_threads import BusThreads
@@ -119,6 +120,7 @@ class LoopThread(BusThread):
     __slots__ = (
         "_drives",
         "_jobs",
+        "_links",
         "_python_thread",
         "_serving",
         "_until",
@@ -127,6 +129,7 @@ class LoopThread(BusThread):
         "closing",
         "handled",
         "loop",
+        "take_last_link",
     )
 
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
@@ -135,6 +138,9 @@ class LoopThread(BusThread):
         self.caller: Any = None
         self.closing: asyncio.Task[None] | None = None
         self.handled: Final[set[HandlerTask]] = set()
+        self._links: Final = LoopLinks(manager, self.loop, self._on_links_ready)
+        # Takes the link of the last message sent; for the coroutine that sent it.
+        self.take_last_link: Final = self._links.take_last
         self._jobs: Final[set[asyncio.Task[None]]] = set()
         self._python_thread: Thread
         self._adopt()
@@ -298,12 +304,27 @@ class LoopThread(BusThread):
             self._adopt()  # the loop runs in another thread now
         manager.waiting = False
         try:
-            manager.link_wait = None  # the comm thread reads the links
+            self._links.take_last()  # that of a message sent without `take_last_link`
             manager.poll(0.0)
         finally:
             manager.waiting = True
             # Without a further turn of the loop for the coroutines woken just now.
             running_waker().answer()
+
+    def _on_links_ready(self) -> None:
+        if self._drives:
+            self._read_links()
+            if self._manager.pending():
+                self._step()
+            else:
+                running_waker().answer()  # the callers of the answers that came
+
+    @guarded("serve a thread")
+    def _read_links(self) -> None:
+        try:
+            self._links.read()
+        except Exception:  # noqa: BLE001 # of the bus; it ends only this step
+            self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
 
     def _is_drained(self) -> bool:
         """Return True if nothing is left to do for a stopped thread, or time is up."""
@@ -338,6 +359,7 @@ class LoopThread(BusThread):
             for task in self.handled.copy():
                 task._answer_busy()  # the handlers end too late
             manager.waiting = False
+            self._links.close()
             self._end_locked()
         finally:
             self._drives = False
@@ -369,6 +391,7 @@ class LoopThread(BusThread):
                 manager.waiting = False
                 self._drives = False  # no call from here to the release
                 manager.driving.release()
+            self._links.leave_all()
             self._wake()  # if the loop runs again, its asyncio task ends
 
     # A plain call between two runs of the loop, in its thread.

@@ -41,13 +41,18 @@ Handler: TypeAlias = Callable[[Incoming], Awaitable[Any]]
 # the same thread.
 _new_call: Final = guarded("call")(Sender.new_call)
 _cancel: Final = guarded("cancel a call")(Questions.cancel)
-_answer: Final = guarded("respond")(Responder.answer)
 _start_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.start)
 _end_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.end)
 
 
 @guarded("call")
-def _send(sender: Sender, call: Call, encoded: bytes | None, router: Router) -> None:
+def _send(
+    thread: LoopThread,
+    sender: Sender,
+    call: Call,
+    encoded: bytes | None,
+    router: Router,
+) -> None:
     """Send the command of a call, for the first time or once more."""
     message = call.message
     assert message is not None
@@ -55,6 +60,20 @@ def _send(sender: Sender, call: Call, encoded: bytes | None, router: Router) -> 
         router.send(message)
     else:
         sender.send_call(call, router, encoded)
+    thread.take_last_link()
+
+
+@guarded("respond")
+def _answer(
+    thread: LoopThread,
+    responder: Responder,
+    message: Incoming,
+    payload: Any,
+    error: str | None,
+) -> None:
+    """Answer a command whose answer is still wanted."""
+    responder.answer(message, payload, error)
+    thread.take_last_link()
 
 
 def check_handler(name: str, handler: object) -> None:
@@ -169,7 +188,7 @@ class Task(Uncopyable):
         assert message is not None
         try:
             await self._when_room(
-                partial(_send, sender, call, encoded, router),
+                partial(_send, self._thread, sender, call, encoded, router),
                 *(to, bus, lambda: message._size, call.deadline),
             )
             await wait_for_outcome(call, call.deadline)
@@ -424,7 +443,7 @@ class Task(Uncopyable):
             answer = await handler(message)
             if answer is NOREPLY or message._answered or not message.wants_reply:
                 return
-            _answer(receiver.responder, message, answer, None)
+            _answer(self._thread, receiver.responder, message, answer, None)
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
             self._respond_error(message, error_text_of(error))
@@ -440,7 +459,8 @@ class Task(Uncopyable):
         if self._plain._bus._lifetime.foreign:
             return  # in a forked child
         if message.wants_reply and not message._answered:
-            _answer(self._plain._receiver.responder, message, None, why)
+            responder = self._plain._receiver.responder
+            _answer(self._thread, responder, message, None, why)
 
     def deregister(self, *, final: bool = False) -> None:
         """Deregister from the bus; as `bus.Task.deregister`. Does not wait.

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from bus.kernel.trace import TraceSink
     from bus.process.account import Place
     from bus.process.mailbox import Delivery
+    from queuebroker._net import Poller
+    from queuebroker.sockets.read_lease import WatchedLease
 
 __all__ = ["Request", "ThreadManager", "call_in_host_thread", "move"]
 
@@ -138,6 +140,15 @@ class WaitableLink(Protocol):
 
         Return False if the next wait must be for the inbox alone.
         """
+
+    def lend(self, poller: Poller) -> WatchedLease | None:
+        """Lend the read lease to an event loop; None if another thread has it.
+
+        poller: contains the link until the lease ends; the loop watches it.
+        """
+
+    def read(self, lease: WatchedLease, host: ThreadManager) -> None:
+        """Take the messages that have arrived, without a wait, by a lent lease."""
 
 
 class ThreadManager:
@@ -514,7 +525,15 @@ class ThreadManager:
         )
         if not account.admit_at_once(message, inbox.lock):
             return False
-        self._put(mailbox, message)
+        try:
+            self._put(mailbox, message)
+        except BaseException:  # an interrupt, perhaps behind the last step of `put`
+            items = mailbox.items
+            if items and items[-1] is message:
+                post.messages.clear()  # nothing is left of the action
+            else:
+                account.withdraw(message, inbox.lock)
+            raise
         return True
 
     def accept_answer(self, answer: Answer) -> bool:
