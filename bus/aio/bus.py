@@ -341,7 +341,7 @@ class Bus(Uncopyable):
             )
             raise RuntimeError(msg) from None
         last = self._last_thread
-        if last is None or last.loop is not loop or not last.serves:
+        if last is None or last.loop is not loop or not last.drives:
             last = self._last_thread = LoopThread.of(self._plain._threads, loop)
         return last
 

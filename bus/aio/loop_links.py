@@ -90,11 +90,17 @@ class LoopLinks:
         for lease in self._leases.values():
             lease.leave()
         self._leases.clear()
+        if self._loop.is_closed():
+            self._close()
 
     def close(self) -> None:
         """Return all links, and let the loop watch nothing any more."""
         self.leave_all()
+        if self._poller is not None:
+            self._loop.remove_reader(self._poller.fileno())
+            self._close()
+
+    def _close(self) -> None:
         poller, self._poller = self._poller, None
         if poller is not None:
-            self._loop.remove_reader(poller.fileno())
             poller.close()

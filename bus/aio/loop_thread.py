@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from bus.aio.loop_links import LoopLinks
 from bus.aio.waits import GuardedWait
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import StuckCallback, ThreadOwner
     from bus.api.task import Task
     from bus.process.thread_manager import ThreadManager
+    from queuebroker.aio.waker import Waker
 
 __all__ = ["HandlerTask", "LoopThread", "wait_until"]
 
@@ -111,6 +113,8 @@ class LoopThread(BusThread):
     loop: the event loop.
     caller: the `bus.aio.Task` for the calls of its coroutines; None before the first.
     closing: closes the bus, if a handler has requested that; else None.
+    drives: True while `ThreadManager.driving` is held for the loop.
+    waker: returns that of the loop. take_last_link: see `LoopLinks.take_last`.
     handled: the tasks with a handler. A stopped thread serves until all are idle, until
       its stop time at the latest.
 
@@ -118,7 +122,6 @@ class LoopThread(BusThread):
     """
 
     __slots__ = (
-        "_drives",
         "_jobs",
         "_links",
         "_python_thread",
@@ -127,9 +130,11 @@ class LoopThread(BusThread):
         "_woken",
         "caller",
         "closing",
+        "drives",
         "handled",
         "loop",
         "take_last_link",
+        "waker",
     )
 
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
@@ -139,14 +144,14 @@ class LoopThread(BusThread):
         self.closing: asyncio.Task[None] | None = None
         self.handled: Final[set[HandlerTask]] = set()
         self._links: Final = LoopLinks(manager, self.loop, self._on_links_ready)
-        # Takes the link of the last message sent; for the coroutine that sent it.
         self.take_last_link: Final = self._links.take_last
         self._jobs: Final[set[asyncio.Task[None]]] = set()
         self._python_thread: Thread
         self._adopt()
         manager.driving.acquire()
-        # True while it is held for the loop.
-        self._drives: bool = True
+        self.drives: bool = True
+        # Weak: an exception's frames may hold this, and so would hold a descriptor.
+        self.waker: Final = cast("Callable[[], Waker]", weakref.ref(running_waker()))
         # Except in `_serve`, coroutines use the bus as other threads do, by the inbox:
         # they may be in the middle of a function of the bus that the loop must not
         # enter again.
@@ -182,7 +187,7 @@ class LoopThread(BusThread):
     @property
     def serves(self) -> bool:
         """True until the thread has ended, or its loop is closed."""
-        return self._drives and not self.loop.is_closed()
+        return self.drives and not self.loop.is_closed()
 
     def check_running(self) -> None:
         """Check that the event loop of the thread is the running one.
@@ -225,8 +230,7 @@ class LoopThread(BusThread):
         if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
             return False
         self._serve()
-        if self.stopped or manager.pending() or _earlier(timers, self._until):
-            self._wake()  # the serving asyncio task may sleep for too long
+        self._wake_if_due()
         return True
 
     def _start(self) -> None:
@@ -260,7 +264,7 @@ class LoopThread(BusThread):
         """Serve the tasks until ``over()``, which is to be called at ``until()``."""
         manager = self._manager
         inbox, timers = manager.inbox, manager.scheduler.timers
-        while self._drives and not over():
+        while self.drives and not over():
             if manager.pending():
                 await asyncio.sleep(0)  # the other coroutines have their turn
             else:
@@ -275,7 +279,7 @@ class LoopThread(BusThread):
             self._step()
 
     def _step(self) -> None:
-        if not self._drives:
+        if not self.drives:
             return  # another thread has ended it while the loop was stopped
         try:
             self._serve()
@@ -296,8 +300,7 @@ class LoopThread(BusThread):
     def _attempt_locked(self) -> Pending | None:
         return None if self._has_work() else PENDING
 
-    @guarded("serve a thread")
-    def _serve(self) -> None:
+    def _serve_now(self) -> None:
         """Serve the arrived messages, without a wait."""
         manager = self._manager
         if not manager.is_owner():
@@ -309,22 +312,34 @@ class LoopThread(BusThread):
         finally:
             manager.waiting = True
             # Without a further turn of the loop for the coroutines woken just now.
-            running_waker().answer()
+            self.waker().answer()
 
-    def _on_links_ready(self) -> None:
-        if self._drives:
-            self._read_links()
-            if self._manager.pending():
-                self._step()
-            else:
-                running_waker().answer()  # the callers of the answers that came
+    _serve = guarded("serve a thread")(_serve_now)
 
     @guarded("serve a thread")
-    def _read_links(self) -> None:
+    def _on_links_ready(self) -> None:
+        if not self.drives:
+            return  # as in `_step`
         try:
             self._links.read()
+            if self._manager.pending():
+                self._serve_now()
+            else:
+                self.waker().answer()  # the callers of the answers that came
         except Exception:  # noqa: BLE001 # of the bus; it ends only this step
             self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+        finally:
+            self._wake_if_due()
+
+    def _wake_if_due(self) -> None:
+        """Wake the serving asyncio task if it would sleep for too long."""
+        manager = self._manager
+        if (
+            self.stopped
+            or manager.pending()
+            or _earlier(manager.scheduler.timers, self._until)
+        ):
+            self._wake()
 
     def _is_drained(self) -> bool:
         """Return True if nothing is left to do for a stopped thread, or time is up."""
@@ -349,7 +364,7 @@ class LoopThread(BusThread):
         """End the thread, in the loop or as the loop cancels all its tasks."""
         self._serving = None
         # A forked child may leave its copy of the loop, too.
-        if not self._drives or self._owner.lifetime.foreign:
+        if not self.drives or self._owner.lifetime.foreign:
             return
         manager = self._manager
         try:
@@ -362,9 +377,9 @@ class LoopThread(BusThread):
             self._links.close()
             self._end_locked()
         finally:
-            self._drives = False
+            self.drives = False
             manager.driving.release()
-            running_waker().answer()
+            self.waker().answer()
 
     def _end_locked(self) -> None:
         super()._end_locked()
@@ -386,10 +401,10 @@ class LoopThread(BusThread):
         stops = manager.is_owner() or not self._python_thread.is_alive()
         if loop.is_closed() or (stops and not loop.is_running()):
             with self._owner.lock:
-                if not self._drives:
+                if not self.drives:
                     return
                 manager.waiting = False
-                self._drives = False  # no call from here to the release
+                self.drives = False  # no call from here to the release
                 manager.driving.release()
             self._links.leave_all()
             self._wake()  # if the loop runs again, its asyncio task ends

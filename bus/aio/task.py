@@ -97,7 +97,15 @@ class Task(Uncopyable):
     await its methods. Plain functions, such as `notify`, may be called in any thread.
     """
 
-    __slots__ = ("_busy", "_concurrency", "_handler", "_plain", "_thread", "_worker")
+    __slots__ = (
+        "_busy",
+        "_concurrency",
+        "_handled",
+        "_handler",
+        "_plain",
+        "_thread",
+        "_worker",
+    )
 
     def __init__(
         self,
@@ -114,6 +122,8 @@ class Task(Uncopyable):
         self._worker: asyncio.Task[None] | None = None
         # Those that handle one command each.
         self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
+        # Done when one of them ends; None before the worker has waited for that.
+        self._handled: asyncio.Future[None] | None = None
         if handler is None:
             plain._receiver.reads_by = (
                 "no coroutine receives its commands: await its receive(), or register"
@@ -180,7 +190,7 @@ class Task(Uncopyable):
         self._thread.check_running()
         sender = self._plain._sender
         sender.require_host()
-        waiter = running_waker().waiter()
+        waiter = self._thread.waker().waiter()
         call, router, encoded = _new_call(
             sender, to, payload, bus, timeout, None, waiter
         )
@@ -425,7 +435,9 @@ class Task(Uncopyable):
                 busy[handling] = message
                 handling.add_done_callback(partial(self._on_handled, message))
                 while len(busy) >= self._concurrency:
-                    await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+                    # Not `asyncio.wait`, which takes longer than a short handler.
+                    self._handled = self._thread.loop.create_future()
+                    await self._handled
         except BusError:  # the task is deregistered, perhaps by force
             self._thread.handled.discard(self)
         except (KeyboardInterrupt, SystemExit):  # the loop may run again
@@ -450,6 +462,8 @@ class Task(Uncopyable):
 
     def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
         self._busy.pop(handling, None)
+        if self._handled is not None and not self._handled.done():
+            self._handled.set_result(None)
         if handling.cancelled():  # perhaps before its first step
             self._respond_error(message, "the handler was cancelled")
         elif (error := handling.exception()) is not None:

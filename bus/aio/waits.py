@@ -55,6 +55,8 @@ async def wait_for_outcome(awaited: Awaited[Any], deadline: float | None) -> boo
     while not awaited.is_over():
         if not await waiter.slept(deadline):
             return awaited.is_over()
+        if awaited.is_over():
+            return True
         # Before the outcome is read again: a later wake-up must find it armed.
         waiter.arm()
     return True

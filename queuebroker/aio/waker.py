@@ -11,7 +11,6 @@ clears it and does the rest.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import operator
 import weakref
 from collections import deque
@@ -88,8 +87,10 @@ class Waker:
         sets it, so that the loop calls this again.
         """
         try:
-            with contextlib.suppress(BlockingIOError):
+            try:  # noqa: SIM105 # `suppress` costs three calls for each wake-up
                 self._event.clear()
+            except BlockingIOError:
+                pass
             self._wake_all()  # a call: see `_sync.Lock`
         except BaseException:
             self._event.set()
