@@ -459,11 +459,17 @@ class Task(Uncopyable):
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
             self._respond_error(message, error_text_of(error))
+        finally:
+            self._free(job)
 
-    def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
+    def _free(self, handling: asyncio.Task[Any]) -> None:
+        """Let the handler take a further command, after the end of one."""
         self._busy.pop(handling, None)
         if self._handled is not None and not self._handled.done():
             self._handled.set_result(None)
+
+    def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
+        self._free(handling)  # if it was cancelled before its first step
         if handling.cancelled():  # perhaps before its first step
             self._respond_error(message, "the handler was cancelled")
         elif (error := handling.exception()) is not None:

@@ -191,17 +191,20 @@ class ReadLease:
         """
         connection = self._connection
         lease = WatchedLease(connection, poller)
-        with connection.lock:
-            try:
-                lent = not connection._inbox._messages and (
-                    self._read_owner.lend_locked(lease, connection.closed)
-                )
-            except BaseException:
-                connection.recover_locked()
-                raise
-        if connection.deferred:
-            connection.settle()
-        return lease if lent else None
+        try:
+            with connection.lock:
+                try:
+                    if not connection._inbox._messages:
+                        self._read_owner.lend_locked(lease, connection.closed)
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+            if connection.deferred:
+                connection.settle()
+        except BaseException:
+            lease.leave()
+            raise
+        return lease if self._read_owner.lent is lease else None
 
 
 class WatchedLease:
@@ -262,7 +265,11 @@ class WatchedLease:
         """Return the lease to the owner; do nothing if it is not held any more."""
         connection = self._connection
         with connection.lock:
-            if self.held:
-                self._read_owner.take_back_locked()
+            try:
+                if self.held:
+                    self._read_owner.take_back_locked()
+            except BaseException:
+                connection.recover_locked()
+                raise
         if connection.deferred:
             connection.settle()

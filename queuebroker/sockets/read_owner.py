@@ -169,31 +169,35 @@ class ReadOwner:
                 self._driver.at(now + IDLE_S, self._rearm, self)
                 self._rearming = True
 
-    def lend_locked(self, lease: WatchedLease, closed: list[bool]) -> bool:
+    def lend_locked(self, lease: WatchedLease, closed: list[bool]) -> None:
         """Take the read lease for an event loop, until `take_back_locked`.
 
-        Return False if it is refused, or useless since a side has closed.
+        Do nothing if it is refused, or useless since a side has closed.
         """
         if self.leased or closed != OPEN or self.over:
-            return False
+            return
+        self.lent = lease  # first: `detach_locked` undoes the next line
+        try:
+            lease.poller.register(self._descriptor, _net.READ)
+        except OSError:  # the system can watch no more: the driver still reads
+            self.lent = None
+            return
         if not self.idle:
             self.idle = True
             self._watch_locked(reads=False, writes=self.blocked)
-        self.lent = lease  # first: `detach_locked` undoes the next line
-        lease.poller.register(self._descriptor, _net.READ)
         self.read_at = _sync.monotonic()
         if not self._reviewing:
             self._driver.at(self.read_at + LENT_S, self._review, self)
             self._reviewing = True
         # No call from here on, as in `lease_locked`.
         self.leased = True
-        return True
 
     def take_back_locked(self) -> None:
         """Let the driver read again, in place of an event loop, if one reads."""
         if self.lent is not None:
-            self._end_lent_locked()
+            # In this order: after an interrupt a second call finds work left.
             self.yield_locked(wanted=True)
+            self._end_lent_locked()
 
     def _end_lent_locked(self) -> None:
         if self.lent is not None:
