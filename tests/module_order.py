@@ -112,6 +112,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "bus.aio": (
         "waits",
+        "loop_links",
         "loop_thread",
         "task_iterator",
         "listener",

@@ -12,7 +12,7 @@ comm thread reads all links.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker._net import Poller
 
@@ -20,10 +20,23 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-    from bus.process.thread_manager import ThreadManager, WaitableLink
+    from bus.process.thread_manager import ThreadManager
     from queuebroker.sockets.read_lease import WatchedLease
 
 __all__ = ["LoopLinks"]
+
+
+class LendableLink(Protocol):
+    """A link as an event loop uses it; see `bus.process.fast_path_driver`."""
+
+    def lend(self, poller: Poller) -> WatchedLease | None:
+        """Lend the read lease; None if another thread has it.
+
+        poller: contains the link until the lease ends.
+        """
+
+    def read(self, lease: WatchedLease, host: ThreadManager) -> None:
+        """Take the messages that have arrived, without a wait."""
 
 
 class LoopLinks:
@@ -45,7 +58,7 @@ class LoopLinks:
     ) -> None:
         self._manager: Final = manager
         self._loop: Final = loop
-        self._leases: Final[dict[WaitableLink, WatchedLease]] = {}
+        self._leases: Final[dict[LendableLink, WatchedLease]] = {}
         self._poller: Poller | None = None
         poller = Poller()
         try:
@@ -62,7 +75,8 @@ class LoopLinks:
         Unless another thread reads it.
         """
         manager, poller = self._manager, self._poller
-        link, manager.link_wait = manager.link_wait, None
+        link: LendableLink | None = manager.link_wait  # type: ignore[assignment]
+        manager.link_wait = None
         if link is None or poller is None:
             return
         lease = self._leases.get(link)

@@ -69,14 +69,15 @@ async def wait_until(
             ):
                 continue
             waiter = running_waker().waiter()
-            waiters.append(waiter)
             try:
+                waiters.append(waiter)
                 # Checked after the parker is listed: an earlier thread could not see
                 # it.
                 if not _look(done) and not await waiter.slept(deadline):
                     return _look(done)
             finally:
-                waiters.remove(waiter)
+                with suppress(ValueError):  # an interrupt came before it was listed
+                    waiters.remove(waiter)
     finally:
         # It may have been woken for a message that it does not take, or for the first
         # of several.

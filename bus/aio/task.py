@@ -424,25 +424,29 @@ class Task(Uncopyable):
             self._worker = None
 
     async def _handle_all(self, handler: Handler) -> None:
-        busy = self._busy
+        busy, message = self._busy, None
         try:
             while (message := await self._receive(None)) is not None:
                 handling = self._thread.start_job(self._handle(handler, message))
                 if handling.done():  # it was eager, and never suspended
                     self._on_handled(message, handling)
+                    message = None
                     await asyncio.sleep(0)
                     continue
                 busy[handling] = message
                 handling.add_done_callback(partial(self._on_handled, message))
+                message = None
                 while len(busy) >= self._concurrency:
                     # Not `asyncio.wait`, which takes longer than a short handler.
                     self._handled = self._thread.loop.create_future()
                     await self._handled
         except BusError:  # the task is deregistered, perhaps by force
             self._thread.handled.discard(self)
-        except (KeyboardInterrupt, SystemExit):  # the loop may run again
+        except (KeyboardInterrupt, SystemExit) as error:  # the loop may run again
             self._worker = None
             self._resume()
+            if message is not None:  # else its handler has it, or nobody
+                self._respond_error(message, f"interrupted by {error_text_of(error)}")
             raise
 
     async def _handle(self, handler: Handler, message: Incoming) -> None:

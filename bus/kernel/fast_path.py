@@ -355,7 +355,7 @@ class FastPath:
 
     # Receiving.
 
-    def receive(  # noqa: PLR0912 # a call for each part would cost more
+    def receive(  # noqa: PLR0912, PLR0915 # a call for each part would cost more
         self,
         data: bytes,
         now: float,

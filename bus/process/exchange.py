@@ -191,15 +191,23 @@ class Exchange:
             first = not (todo or self._acting)
             if not link.receive(frame, _sync.monotonic(), todo, tasks_only=host.main):
                 return FastDelivery.REFUSED
-            if first and (
-                host.accept_answer(action)
-                if type(action := todo[0]) is Answer
-                else host.accept(action, self.comm)
-            ):
-                # No interrupt comes between the end of that call and this line. One
-                # within it may deliver an answer twice, which is harmless.
-                del todo[0]
-                return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
+            if first:
+                action = todo[0]
+                try:
+                    accepted = (
+                        host.accept_answer(action)
+                        if type(action) is Answer
+                        else host.accept(action, self.comm)
+                    )
+                except BaseException:
+                    # After an interrupt, an answer may be delivered twice, which is
+                    # harmless; a command that is in its mailbox may not.
+                    if type(action) is Post and not action.messages:
+                        del todo[0]
+                    raise
+                if accepted:
+                    del todo[0]
+                    return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
             return FastDelivery.QUEUED
 
     def decide_remote(self, event: Callable[[], Any]) -> None:

@@ -256,8 +256,8 @@ class _ParkedReadLease:
         self._inbox = None
         self._lock.release()
 
-    def lend(self, poller: Poller) -> None:  # noqa: ARG002 # it watches sockets only
-        """Lend nothing."""
+    def lend(self, poller: Poller) -> None:
+        """Lend nothing: a poller watches sockets only."""
 
 
 class SocketPoller:

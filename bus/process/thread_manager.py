@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from bus.kernel.trace import TraceSink
     from bus.process.account import Place
     from bus.process.mailbox import Delivery
-    from queuebroker._net import Poller
-    from queuebroker.sockets.read_lease import WatchedLease
 
 __all__ = ["Request", "ThreadManager", "call_in_host_thread", "move"]
 
@@ -140,15 +138,6 @@ class WaitableLink(Protocol):
 
         Return False if the next wait must be for the inbox alone.
         """
-
-    def lend(self, poller: Poller) -> WatchedLease | None:
-        """Lend the read lease to an event loop; None if another thread has it.
-
-        poller: contains the link until the lease ends; the loop watches it.
-        """
-
-    def read(self, lease: WatchedLease, host: ThreadManager) -> None:
-        """Take the messages that have arrived, without a wait, by a lent lease."""
 
 
 class ThreadManager:

@@ -7,8 +7,8 @@ for the next message soon, and changing the events the driver waits for costs mo
 a read.
 
 An event loop cannot sleep at one socket. It watches a poller that contains the socket,
-and holds the lease between two reads, too (`lend_locked`). It may be blocked by any of
-its callbacks: so the driver takes the lease back if the loop reads nothing for `LENT_S`.
+and holds the lease between two reads, too (`lend_locked`). Any of its callbacks may
+block it: so the driver takes the lease back if the loop reads nothing for `LENT_S`.
 
     leased  idle  reader          next reader, by
     ------  ----  --------------  ----------------------------------------------

@@ -417,7 +417,15 @@ class Lent(Led):
 
     def owner_reads(self) -> None:
         """Run the owner until it has a message to receive."""
-        until(lambda: self.sockets.driver.poll(0.01) and self.pending, "it reads")
+        until(lambda: self._polled() and self.pending > 0, "the owner reads")
+
+    def _polled(self) -> bool:
+        self.sockets.driver.poll(0.01)
+        return True
+
+    def is_closed(self) -> bool:
+        """Run the owner; return True if it has closed the socket."""
+        return self._polled() and not self.sockets.driver.sockets
 
 
 @contextmanager
@@ -500,10 +508,7 @@ def test_a_link_that_ends_is_in_no_poller_of_a_loop(lent: Lent, end: str) -> Non
     kept = os.dup(lease.descriptor)
 
     getattr(lent.sockets.link_pool, end)(1)
-    until(
-        lambda: lent.sockets.driver.poll(0.01) or not lent.sockets.driver.sockets,
-        "the socket is closed",
-    )
+    until(lent.is_closed, "the socket is closed")
 
     with suppress(DisconnectedError):
         lent.far.send(b"x")
