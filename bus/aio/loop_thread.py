@@ -56,7 +56,8 @@ async def wait_until(
         RuntimeError: another loop hosts the task.
     """
     receiver = task._receiver
-    waiters = receiver.waiters
+    if not isinstance(waiters := receiver.waiters, list):
+        receiver.waiters = waiters = []
     try:
         while not _look(done):
             # Arrived messages come before the deadline. Of other tasks this serves only
@@ -364,8 +365,10 @@ class LoopThread(BusThread):
     def _end_in_loop(self) -> None:
         """End the thread, in the loop or as the loop cancels all its tasks."""
         self._serving = None
-        # A forked child may leave its copy of the loop, too.
-        if not self.drives or self._owner.lifetime.foreign:
+        if self._owner.lifetime.foreign:
+            return  # a forked child may leave its copy of the loop, too
+        self._links.close()
+        if not self.drives:
             return
         manager = self._manager
         try:
@@ -375,7 +378,6 @@ class LoopThread(BusThread):
             for task in self.handled.copy():
                 task._answer_busy()  # the handlers end too late
             manager.waiting = False
-            self._links.close()
             self._end_locked()
         finally:
             self.drives = False

@@ -34,7 +34,7 @@ from bus.process.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.api.questions import Questions
     from bus.api.task_owner import TaskOwner
@@ -234,7 +234,8 @@ class Receiver:
         self.error: BusError | None = None
         self.failures: int = 0
         self.verdict: Verdict | None = None
-        self.waiters: Final[list[Parker]] = []
+        # A list from the first wait on: most tasks have none.
+        self.waiters: Sequence[Parker] = ()
         self.dropped: bool = False
         self.reads_by: str | None = None
 
@@ -396,7 +397,7 @@ class Receiver:
 
         Any thread may call this.
         """
-        for parker in self.waiters.copy():
+        for parker in [*self.waiters]:
             parker.release()
 
     def why_unread(self) -> str:
