@@ -136,6 +136,9 @@ class SteppedLoop:
     def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
         self._readers[fd] = asyncio.Handle(callback, args, self._as_loop)
 
+    def remove_reader(self, fd: Any) -> bool:
+        return self._readers.pop(fd, None) is not None
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.errors.append(context)
 
