@@ -77,8 +77,8 @@ async def wait_until(
                 if not _look(done) and not await waiter.slept(deadline):
                     return _look(done)
             finally:
-                with suppress(ValueError):  # an interrupt came before it was listed
-                    waiters.remove(waiter)
+                if waiter in waiters:  # else an interrupt came first
+                    waiters.remove(waiter)  # the first call here: none comes before it
     finally:
         # It may have been woken for a message that it does not take, or for the first
         # of several.
