@@ -81,9 +81,16 @@ class LoopLinks:
             return
         lease = self._leases.get(link)
         if lease is None or not lease.held:
+            self._forget_ended()
             lease = link.lend(poller)
             if lease is not None:
                 self._leases[link] = lease
+
+    def _forget_ended(self) -> None:
+        """Forget the leases that the comm thread has taken back, as with lost links."""
+        for link, lease in [*self._leases.items()]:
+            if not lease.held:
+                del self._leases[link]
 
     def read(self) -> None:
         """Take the messages that have arrived; each is then in a mailbox or an inbox.
@@ -94,10 +101,8 @@ class LoopLinks:
         if len(self._leases) > 1 and self._poller is not None:
             ready = {descriptor for descriptor, _ in self._poller.poll(0)}
         for link, lease in [*self._leases.items()]:
-            if ready is None or lease.descriptor in ready or not lease.held:
+            if ready is None or lease.descriptor in ready:
                 link.read(lease, self._manager)
-                if not lease.held:
-                    del self._leases[link]
 
     def leave_all(self) -> None:
         """Return all links to the comm thread."""

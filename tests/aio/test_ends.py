@@ -28,6 +28,7 @@ def abandoned() -> Iterator[None]:
     """Collect the coroutines of a closed loop: one pass ends them, the next frees."""
     yield
     gc.collect()
+    gc.collect()
 
 
 @clause("BUS-DEREG-12")

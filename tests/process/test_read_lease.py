@@ -423,9 +423,10 @@ class Lent(Led):
         self.sockets.driver.poll(0.01)
         return True
 
-    def is_closed(self) -> bool:
-        """Run the owner; return True if it has closed the socket."""
-        return self._polled() and not self.sockets.driver.sockets
+    def closes(self) -> None:
+        """Run the owner until it has closed the socket."""
+        driver, before = self.sockets.driver, self.sockets.driver.sockets
+        until(lambda: self._polled() and driver.sockets < before, "it has closed it")
 
 
 @contextmanager
@@ -482,6 +483,7 @@ def test_the_owner_takes_the_lease_back_from_a_loop_that_does_not_read(
 
 
 @needs_epoll
+@clause("QB-SOCK-8")
 def test_the_owner_takes_no_lease_from_a_loop_that_reads(
     lent: Lent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,6 +502,7 @@ def test_the_owner_takes_no_lease_from_a_loop_that_reads(
 
 
 @needs_epoll
+@clause("QB-SOCK-8")
 @pytest.mark.parametrize("end", ["hang_up", "abort"])
 def test_a_link_that_ends_is_in_no_poller_of_a_loop(lent: Lent, end: str) -> None:
     lease = lent.lend()
@@ -508,7 +511,7 @@ def test_a_link_that_ends_is_in_no_poller_of_a_loop(lent: Lent, end: str) -> Non
     kept = os.dup(lease.descriptor)
 
     getattr(lent.sockets.link_pool, end)(1)
-    until(lent.is_closed, "the socket is closed")
+    lent.closes()
 
     with suppress(DisconnectedError):
         lent.far.send(b"x")
@@ -559,6 +562,7 @@ def test_an_interrupted_loop_keeps_the_lease_from_no_thread(step: str) -> None:
     everywhere(case)
 
 
+@clause("QB-SOCK-8")
 def test_between_threads_a_loop_gets_no_lease() -> None:
     with queue_pair() as (near, _), closing(_net.Poller()) as poller:
         assert ParkedPoller().read_lease(near).lend(poller) is None
