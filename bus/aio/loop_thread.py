@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import weakref
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from bus.aio.loop_links import LoopLinks
@@ -69,7 +70,8 @@ async def wait_until(
                 and (task._entry.mailbox.items or _look(done))
             ):
                 continue
-            waiter = running_waker().waiter()
+            waker = running_waker() if host is None else host.thread.waker()
+            waiter = waker.waiter()
             try:
                 waiters.append(waiter)
                 # Checked after the parker is listed: an earlier thread could not see
@@ -204,11 +206,18 @@ class LoopThread(BusThread):
             )
             raise RuntimeError(msg)
 
-    def start_job(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start an asyncio task that is cancelled when the thread ends."""
+    def start_job(
+        self,
+        job: Coroutine[Any, Any, None],
+        then: Callable[[asyncio.Task[None]], object],
+    ) -> asyncio.Task[None]:
+        """Start an asyncio task that is cancelled when the thread ends.
+
+        then: called with the asyncio task when that is done.
+        """
         task = self.loop.create_task(job)
         self._jobs.add(task)
-        task.add_done_callback(self._on_job_done)
+        task.add_done_callback(partial(self._on_job_done, then))
         return task
 
     def runs_handler(self) -> bool:
@@ -352,10 +361,13 @@ class LoopThread(BusThread):
             return True
         return not manager.pending() and all(task._is_idle() for task in self.handled)
 
-    def _on_job_done(self, task: asyncio.Task[None]) -> None:
+    def _on_job_done(
+        self, then: Callable[[asyncio.Task[None]], object], task: asyncio.Task[None]
+    ) -> None:
         self._jobs.discard(task)
         if self.stopped:
             self._wake()  # it may be drained now
+        then(task)
 
     def _adopt(self) -> None:
         self._manager.adopt()

@@ -398,9 +398,9 @@ class Task(Uncopyable):
     def _resume(self) -> None:
         """Let the handler take commands, if there is one, and it does not."""
         if self._handler is not None and self._worker is None:
-            worker = self._thread.start_job(self._handle_all(self._handler))
-            self._worker = worker
-            worker.add_done_callback(self._on_worker_done)
+            self._worker = self._thread.start_job(
+                self._handle_all(self._handler), self._on_worker_done
+            )
 
     async def _pause(self) -> None:
         """Let the handler take no more commands; wait for those that it handles.
@@ -427,14 +427,14 @@ class Task(Uncopyable):
         busy, message = self._busy, None
         try:
             while (message := await self._receive(None)) is not None:
-                handling = self._thread.start_job(self._handle(handler, message))
+                handling = self._thread.start_job(
+                    self._handle(handler, message), partial(self._on_handled, message)
+                )
                 if handling.done():  # it was eager, and never suspended
-                    self._on_handled(message, handling)
                     message = None
                     await asyncio.sleep(0)
                     continue
                 busy[handling] = message
-                handling.add_done_callback(partial(self._on_handled, message))
                 message = None
                 while len(busy) >= self._concurrency:
                     # Not `asyncio.wait`, which takes longer than a short handler.
