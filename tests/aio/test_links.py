@@ -41,6 +41,14 @@ def abandoned() -> Iterator[None]:
     gc.collect()  # one pass ends them, the next frees
 
 
+@pytest.fixture(scope="module")
+def uvloop() -> Any:
+    """The module, once it has opened the descriptors that it never closes."""
+    uvloop = pytest.importorskip("uvloop", reason="needs uvloop, of the extra test")
+    uvloop.new_event_loop().close()
+    return uvloop
+
+
 @pytest.fixture
 def near(far: Bus) -> Iterator[Bus]:
     with socket_bus("near", role=Role.SLAVE, config=PATIENT) as near:
@@ -107,6 +115,22 @@ def test_both_loops_read_the_link_themselves(
     assert len(readers) > 200
     assert len({*readers}) == 2
     assert _sync.get_ident() in readers
+
+
+@needs_epoll
+@clause("BUS-CHAN-7")
+def test_a_loop_of_uvloop_reads_its_link(
+    uvloop: Any, near: Bus, far: Bus, readers: list[int]
+) -> None:
+    async def main() -> None:
+        face = aio.wrap(near)
+        for number in range(100):
+            assert await face.call("echo", number) == number
+
+    with loop_of(far), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+    assert readers.count(_sync.get_ident()) > 50
 
 
 @clause("BUS-ENT-8")
