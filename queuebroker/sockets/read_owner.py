@@ -23,7 +23,7 @@ block it: so the driver takes the lease back if the loop reads nothing for `LENT
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker import _net, _sync
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from queuebroker._net import Socket
     from queuebroker.sockets.driver import Driver
-    from queuebroker.sockets.read_lease import WatchedLease
 
 __all__ = ["OPEN", "ReadOwner"]
 
@@ -43,6 +42,14 @@ OPEN: Final = [False, False]  # no side of a connection has closed
 IDLE_S: Final = 2e-3
 # How long an event loop may hold the read lease without a read, in seconds.
 LENT_S: Final = 0.1
+
+
+class Lent(Protocol):
+    """The lease of an event loop; see `queuebroker.sockets.read_lease.WatchedLease`."""
+
+    @property
+    def poller(self) -> _net.Poller:
+        """The poller that the loop watches."""
 
 
 class ReadOwner:
@@ -108,7 +115,7 @@ class ReadOwner:
         self._rearming = False
         self._yielded_s = 0.0
         # The lease of an event loop; None if a receiver or nobody has the read lease.
-        self.lent: WatchedLease | None = None
+        self.lent: Lent | None = None
         # When that loop last read, on the monotonic clock in seconds. True while a
         # timer is set that reviews it.
         self.read_at = 0.0
@@ -169,7 +176,7 @@ class ReadOwner:
                 self._driver.at(now + IDLE_S, self._rearm, self)
                 self._rearming = True
 
-    def lend_locked(self, lease: WatchedLease, closed: list[bool]) -> None:
+    def lend_locked(self, lease: Lent, closed: list[bool]) -> None:
         """Take the read lease for an event loop, until `take_back_locked`.
 
         Do nothing if it is refused, or useless since a side has closed.

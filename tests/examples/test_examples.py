@@ -39,7 +39,7 @@ _PRINTS = {
     ],
     "echo_between_processes.py": ["is anybody there?"],
     "hello_bus.py": ["6"],
-    "http_house.py": ['200 {"heat":true}', '200 {"heat":false}', "404 Not Found"],
+    "http_house.py": ['200 {{"heat":true}}', '200 {{"heat":false}}', "404 Not Found"],
     "ticket_office.py": [
         "seats sold: 1 2 3 4 5",
         "on display: 1 2 3 4 5",
