@@ -18,6 +18,7 @@ from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker._platform import SYSTEM
 from queuebroker.waiting.event import Event
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +57,9 @@ POLL_S_MAX: Final = float(INT_MAX // 1000)
 # more sockets.
 _SELECT_MAX: Final = 512 if SYSTEM == "windows" else INT_MAX
 _PAUSE_S: Final = 0.005
+# How long a thread that forgets a descriptor waits for another one to leave it, in
+# seconds. That one may be stopped.
+_END_S: Final = 1.0
 
 
 class _SelectSet:
@@ -157,6 +161,16 @@ class _Registration:
         self.spent: tuple[int] | None = None
 
 
+class _Wait:
+    """One wait in a `_PortablePoller`: its thread, and a lock taken until it ends."""
+
+    __slots__ = ("ended", "ident")
+
+    def __init__(self) -> None:
+        self.ident: Final = _sync.get_ident()
+        self.ended: Final = taken_lock()
+
+
 class _PortablePoller:
     """The part of `select.epoll` that this package uses, built on a `WaitSet`.
 
@@ -171,7 +185,7 @@ class _PortablePoller:
         self._changed: Event | None = Event()
         self._process: Final = os.getpid()
         # One item per waiting thread. Its thread adds it before it reads the masks.
-        self._waiting: list[None] = []
+        self._waiting: list[_Wait] = []
 
     def register(self, descriptor: int, mask: int) -> None:
         self._registered[descriptor] = _Registration(mask)
@@ -186,9 +200,20 @@ class _PortablePoller:
         self._wake()
 
     def unregister(self, descriptor: int) -> None:
+        """Forget a descriptor; return once no other thread waits at it.
+
+        A socket stays open while a thread waits at it: closed then, a listening one
+        would take another connect, and its peer would find a broker that has closed.
+        """
         if self._registered.pop(descriptor, None) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        # Before they are woken: a later wait reads the descriptors that are left.
+        waits = self._waiting.copy()
         self._wake()
+        for wait in waits:
+            # Not its own: a signal handler may have interrupted it.
+            if wait.ident != _sync.get_ident() and wait.ended.acquire(timeout=_END_S):
+                wait.ended.release()
 
     def _wake(self) -> None:
         changed = self._changed
@@ -201,11 +226,13 @@ class _PortablePoller:
         """Wait as `select.epoll.poll`, and report each event."""
         deadline = None if timeout is None else _sync.monotonic() + timeout
         while True:
-            self._waiting.append(None)
+            wait = _Wait()
+            self._waiting.append(wait)
             try:
                 ready = self._poll_once(deadline)
             finally:
-                self._waiting.pop()
+                self._waiting.remove(wait)
+                wait.ended.release()
             if ready or (deadline is not None and _sync.monotonic() >= deadline):
                 return ready
 

@@ -6,7 +6,6 @@ import array
 import contextlib
 import errno
 import os
-import random
 import socket
 import ssl
 import struct
@@ -75,7 +74,6 @@ _LOCAL_PEERPID: Final = 2
 _XUCRED: Final = struct.Struct("@IIh2x16I")
 # Ports that no system gives to a socket that names none, nor to a common service.
 _NEVER_GIVEN: Final = range(20_000, 32_768)
-_RANDOM: Final = random.SystemRandom()  # a test may have seeded the other one
 # Raised by a non-blocking socket that would have to wait.
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -155,10 +153,13 @@ def unused_port(host: str = "127.0.0.1", *, datagrams: bool = False) -> int:
     datagrams: True for a UDP port, False for a TCP port.
     Raise OSError if none of a thousand random ones can be bound.
     """
+    from random import SystemRandom  # noqa: PLC0415 - rarely needed
+
+    draw = SystemRandom()  # a test may have seeded the other generator
     kind = socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM
     for _ in range(1000):
         with socket.socket(socket.AF_INET, kind) as made, contextlib.suppress(OSError):
-            made.bind((host, _RANDOM.choice(_NEVER_GIVEN)))
+            made.bind((host, draw.choice(_NEVER_GIVEN)))
             return port_of(made)
     ports = f"{_NEVER_GIVEN[0]} to {_NEVER_GIVEN[-1]}"
     raise OSError(errno.EADDRINUSE, f"no port of {host!r} from {ports} can be bound")

@@ -8,17 +8,21 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import _net
-from queuebroker._net.polling import _PortablePoller, _SelectSet
+from queuebroker import _net, _sync
+from queuebroker._net import polling
+from queuebroker._net.polling import _END_S, _PortablePoller, _SelectSet, _Wait
 from queuebroker._platform import SYSTEM
+from specs.clauses import clause
 from tests.kit.collector import changed_by_finalizers
 from tests.kit.systems import needs_fork
 from tests.strikes import everywhere
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +108,7 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
     def case(struck: Blow) -> None:
         poller = _PortablePoller()
         poller.register(ended.fileno(), _net.ONCE)
-        poller._waiting.append(None)  # as while a thread waits
+        poller._waiting.append(_Wait())  # as while a thread waits
         reused: list[socket.socket] = []
 
         def close() -> None:
@@ -125,6 +129,41 @@ def test_a_change_writes_to_no_descriptor_that_was_closed_meanwhile(
                 each.close()
 
     everywhere(case)
+
+
+class LongWaits(_SelectSet):
+    """Waits that end for Python some time after they have ended for the system."""
+
+    waits_at: frozenset[int] = frozenset()
+
+    def poll(self, timeout_ms: float | None = None) -> list[tuple[int, int]]:
+        LongWaits.waits_at = frozenset(self._masks)
+        found = super().poll(timeout_ms)
+        for _ in range(1_000):
+            _sync.yield_processor()
+        LongWaits.waits_at = frozenset()
+        return found
+
+
+@clause("QB-CONC-7")
+def test_a_descriptor_is_forgotten_once_no_thread_waits_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A closed listener at which one waits stays open, and takes another connect."""
+    monkeypatch.setattr(polling, "WaitSet", LongWaits)
+    poller = _PortablePoller()
+    with Threads() as threads, ExitStack() as stack:
+        one, other = map(stack.enter_context, socket.socketpair())
+        waiting = threads.start(poller.poll, LIMIT_S)
+        poller.register(one.fileno(), _net.READ)
+        until(lambda: one.fileno() in LongWaits.waits_at, "the other thread waits")
+
+        poller.unregister(one.fileno())
+
+        assert one.fileno() not in LongWaits.waits_at
+        poller.register(other.fileno(), _net.READ)
+        one.close()
+        assert [number for number, _ in waiting.result()] == [other.fileno()]
 
 
 @pytest.mark.filterwarnings("ignore")  # the interpreter warns of threads
@@ -163,3 +202,16 @@ def test_another_thread_may_register_while_the_poller_reads_its_descriptors() ->
             register()
         with changed_by_finalizers(register):
             assert poller.poll(0) == []
+
+
+def test_a_signal_handler_forgets_a_descriptor_at_which_its_own_thread_waits(
+    ended: socket.socket,
+) -> None:
+    poller = _PortablePoller()
+    poller.register(ended.fileno(), _net.READ)
+    poller._waiting.append(_Wait())  # as while this thread waits
+    began = time.monotonic()
+
+    poller.unregister(ended.fileno())
+
+    assert time.monotonic() - began < _END_S
