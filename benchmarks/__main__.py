@@ -29,7 +29,7 @@ __all__ = ["SUITES", "load", "main"]
 
 # Each is the function `suite` of the module of its name.
 SUITES: Final = {
-    "users": "U1 U2, calls and notifications as the README teaches them",
+    "users": "U1 U2 U3, calls and notifications as the README teaches them",
     "threads": "T1 T2 T3 T5, between threads of one process",
     "rendezvous": "T4, connects of two threads",
     "sockets": "W1 W2 W3, a queue between two processes",

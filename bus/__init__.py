@@ -17,6 +17,7 @@ A second program that opens the bus ``house`` calls the same task without a chan
 notifications, and subscribes to those of others. `BusConfig` has the settings, and
 `BusError` is the root of the errors.
 
+bus.aio          the same for coroutines
 bus.testing      a whole bus inside one test
 bus.pattern      sockets without names, which nanomsg and NNG speak too
 bus.features.memory    one message to many recipients, with one copy of its bytes

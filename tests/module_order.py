@@ -100,6 +100,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "process",
         "api",
         "features",
+        "aio",
         "pattern",
         "journal",
         "sp_gateway",
@@ -108,6 +109,16 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "demo",
         "cli",
         "__main__",
+    ),
+    "bus.aio": (
+        "waits",
+        "loop_links",
+        "loop_thread",
+        "task_iterator",
+        "listener",
+        "watcher",
+        "task",
+        "bus",
     ),
     "bus.errors": (
         "base",
@@ -414,5 +425,6 @@ PARTS: Mapping[str, str] = {
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
+    "aio": "aio/",
     "root": "__init__ __main__ requirements support testing api: membership",
 }

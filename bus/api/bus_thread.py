@@ -24,11 +24,20 @@ from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     import _thread
+    from asyncio import AbstractEventLoop
     from types import FrameType
 
     from bus.api.lifetime import Lifetime
 
-__all__ = ["SERVING", "BusThread", "StuckCallback", "ThreadOwner", "in_callback"]
+__all__ = [
+    "LOOPS",
+    "SERVING",
+    "BusThread",
+    "StuckCallback",
+    "ThreadOwner",
+    "check_may_wait",
+    "in_callback",
+]
 
 _log: Final = logging.getLogger("bus")
 
@@ -38,12 +47,42 @@ _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name_
 # The idents of the threads that serve a bus. Each thread adds and removes its own; that
 # needs no lock. A forked child serves none.
 SERVING: Final[set[int]] = set()
+# The event loops that host tasks, once for each bus; see `bus.aio`. One that is stopped
+# blocks no thread: `in_callback` asks for the running one.
+LOOPS: Final[list[AbstractEventLoop]] = []
 _platform.after_fork_in_child(SERVING.clear)
+_platform.after_fork_in_child(LOOPS.clear)
 
 
 def in_callback() -> bool:
     """Return True if the calling thread runs a callback, or else serves a bus."""
-    return _sync.get_ident() in SERVING
+    # Without a further call in programs without such loops.
+    return _sync.get_ident() in SERVING or (bool(LOOPS) and _in_loop())
+
+
+def _in_loop() -> bool:
+    """Return True if the calling thread runs an event loop that hosts tasks."""
+    # In a thread that runs no loop, that is None. This module does not import asyncio.
+    return bool(LOOPS) and sys.modules["asyncio"]._get_running_loop() in LOOPS
+
+
+def check_may_wait(act: str, remedy: str) -> None:
+    """Check that the calling thread may wait: that it serves no bus.
+
+    act: the action of the call, for the error.
+    remedy: the end of the error within a callback: the reason, and the remedy.
+
+    Raises:
+        RuntimeError: it runs a callback, or an event loop that hosts tasks.
+    """
+    if _in_loop():
+        msg = (
+            f"cannot {act} in an event loop, which it would block: await the call of a"
+            " bus.aio.Bus, or run this with asyncio.to_thread"
+        )
+        raise RuntimeError(msg)
+    if _sync.get_ident() in SERVING:
+        raise RuntimeError(f"cannot {act} within a callback{remedy}")
 
 
 class StuckCallback:
@@ -322,7 +361,11 @@ class BusThread(Uncopyable):
                 return
             if not waits:
                 return  # the thread finds `stopped` set when this callback returns
-            stuck.check()
+            self._on_delay(stuck)
+
+    def _on_delay(self, stuck: StuckCallback) -> None:
+        """Handle that another thread serves the tasks for longer than expected."""
+        stuck.check()
 
     def _run(self) -> None:
         with self._manager.driving:
@@ -333,7 +376,8 @@ class BusThread(Uncopyable):
 
         Any thread may call this for a stopped thread.
         """
-        me, nested = _sync.get_ident(), in_callback()
+        me = _sync.get_ident()
+        nested = me in SERVING
         try:
             SERVING.add(me)
             if not self.stopped:
@@ -352,12 +396,11 @@ class BusThread(Uncopyable):
         self._ended = True
 
     def _check_mine(self, act: str) -> None:
-        if in_callback():
-            msg = (
-                f"cannot {act} within a callback: a thread that serves tasks does not"
-                " wait; return from the callback, or do it in another thread"
-            )
-            raise RuntimeError(msg)
+        check_may_wait(
+            act,
+            ": a thread that serves tasks does not wait; return from the callback, or"
+            " do it in another thread",
+        )
         if not self._manager.is_owner():
             self._check_takes_tasks()  # another thread may have taken over at the end
             here = _sync.current_thread().name

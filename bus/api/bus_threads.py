@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from bus.api.arguments import check_instance
 from bus.api.bus_thread import BusThread
@@ -12,13 +12,16 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.api.lifetime import Lifetime, Orphans
     from bus.kernel.tasks.routing_table import Entry
     from bus.process.exchange import Exchange
 
 __all__ = ["BusOfThreads", "BusThreads"]
+
+
+T = TypeVar("T", bound=BusThread)
 
 
 class BusOfThreads(Protocol):
@@ -165,13 +168,21 @@ class BusThreads:
 
     def adopt(self, name: str | None) -> BusThread:
         """Make the calling thread one of the bus."""
-        manager = self._new_manager(name or f"here{next(self._numbers)}")
-        manager.adopt()
-        thread = BusThread(self, manager)
+        thread = self.add(name or f"here{next(self._numbers)}", BusThread)
+        thread._manager.adopt()
+        self._bind_to_thread(thread)
+        return thread
+
+    def add(self, name: str, new: Callable[[BusThreads, ThreadManager], T]) -> T:
+        """Add a thread that another object serves; return it.
+
+        new: makes the thread, under the lock.
+        """
+        manager = self._new_manager(name)
         with self.lock:
             self._bus._lifetime.check()
+            thread = new(self, manager)
             self.running.append(thread)
-        self._bind_to_thread(thread)
         return thread
 
     def _bind_to_thread(self, thread: BusThread) -> None:

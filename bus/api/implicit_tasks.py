@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
-from bus.api.bus_thread import SERVING
+from bus.api.bus_thread import LOOPS, SERVING, check_may_wait
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.features import await_binding, listen
 from bus.model.address import Address, names_any_machine
@@ -35,7 +35,7 @@ _REMEDIES: Final = {
     "call": "Task.command(on_response=)",
     "listen": "Task.subscribe, whose callback gets the notifications",
     "wait for a subscription": "subscribe without wait=True",
-    "wait_for": "Task.watch, whose callback is called when the name appears",
+    "wait for a name": "Task.watch, whose callback is called when the name appears",
 }
 
 
@@ -81,7 +81,7 @@ class ImplicitTasks:
         """Return the implicit task of the calling thread."""
         task: Task | None = getattr(self._mine, "task", None)
         if task is None or task._entry.host is None:
-            task = self._mine.task = self._private_task(self._bus.here())
+            task = self._mine.task = self.private_task(self._bus.here())
         return task
 
     def subscriber(self, *, wait: bool) -> Task:
@@ -91,7 +91,7 @@ class ImplicitTasks:
         """
         if wait:
             self.check_may_wait("wait for a subscription")
-        return self._private_task(None)
+        return self.private_task(None)
 
     def listen(
         self, to: Where | Specification, timeout: float | None, *, wait: bool
@@ -99,13 +99,13 @@ class ImplicitTasks:
         """Iterate over the notifications of a task in the calling thread."""
         self.check_may_wait("listen")
         deadline_after(timeout)
-        task = self._private_task(self._bus.here())
+        task = self.private_task(self._bus.here())
         return listen(task, self._bus._orphans, to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until a task is registered under a name; return its address."""
         deadline = deadline_after(timeout)
-        self.check_may_wait("wait_for")
+        self.check_may_wait("wait for a name")
         task = self.task()
         # The rest may be a pattern, which is no address.
         if names_any_machine(str(where)):
@@ -146,14 +146,11 @@ class ImplicitTasks:
             bus._lifetime.check()
         if bus._orphans.waiting:
             bus._orphans.deregister()
-        if _sync.get_ident() in SERVING:
-            msg = (
-                f"cannot {act} within a callback, whose thread may have to answer:"
-                f" use {_REMEDIES[act]}"
-            )
-            raise RuntimeError(msg)
+        if LOOPS or _sync.get_ident() in SERVING:
+            remedy = f", whose thread may have to answer: use {_REMEDIES[act]}"
+            check_may_wait(act, remedy)
 
-    def _private_task(self, thread: BusThread | None) -> Task:
+    def private_task(self, thread: BusThread | None) -> Task:
         """Register a private task in ``thread``; None for the bus's default thread."""
         name = f"_script{next(self._numbers)}"
         return self._bus.register(name, thread=thread, visibility=Visibility.PRIVATE)

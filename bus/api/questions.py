@@ -64,7 +64,8 @@ def why_unanswered(entry: Entry | None) -> str:
             " or register it with thread=bus.thread()"
         )
     if not entry.mailbox.client.has_callback:
-        return "it has no callback; register it with on_command="
+        why: str = entry.mailbox.client.why_unread()
+        return why
     return ""
 
 
@@ -137,6 +138,12 @@ class Call(Awaited[Answer], Question, eq=False, kw_only=True):
     host: ThreadManager | None
     parker: Any
     outcome: Answer | None = None
+
+    def inspector_payload(self) -> dict[str, str]:
+        """Return the command that asks an inspector why a task does not answer."""
+        assert self.message is not None
+        entry = self.message._to
+        return {"unanswered": entry.address.module}
 
     def serve(self, asker: Asker) -> BusError | None:
         """Serve the tasks of this thread until the call is over.
@@ -234,8 +241,8 @@ class Questions:
         So the answer overtakes no earlier message (BUS-MSG-15). An interrupt leaves the
         question open, or its caller woken with the answer.
 
-        host: the host thread, if that calls this in its wait, for a caller that waits
-          in it instead, and finds the answer when the wait ends.
+        host: the host thread, if that calls this in its wait. A caller that waits in
+          it, too, finds the answer when the wait ends; one with a parker is woken.
         read: True for an answer that the task reads from its mailbox; ``host`` is then
           the thread in which the caller waits, if that is the host thread.
         """
@@ -243,7 +250,9 @@ class Questions:
         try:
             with self._lock:
                 call = self.open.get(answer.number)
-                if type(call) is not Call or call.host is not host:
+                if type(call) is not Call or not (
+                    call.host is host or call.parker is not None
+                ):
                     return False  # or it is late
                 # No call between these lines: an interrupt, and a caller whose time is
                 # up, find the question open, or closed with its outcome.
@@ -253,7 +262,7 @@ class Questions:
                 if not read:
                     answer._trace.record_accepted(answer._to.id.number)
                 answer._trace.record_delivered()
-            if host is None or read:
+            if call.parker is not None or read:
                 call.wake()
             return True
         except BaseException:

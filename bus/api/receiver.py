@@ -34,7 +34,7 @@ from bus.process.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.api.questions import Questions
     from bus.api.task_owner import TaskOwner
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from bus.process.mailbox import Host, Mailbox
     from bus.process.router import Router
     from bus.process.thread_manager import ThreadManager
+    from queuebroker.waiting.parking import Parker
 
 __all__ = ["Receiver", "Responder"]
 
@@ -162,6 +163,10 @@ class Receiver:
         error: the reason for a forced deregistration; None for a requested one.
         failures: the number of callbacks that raised.
         verdict: the master's decision on its name; None if none was requested.
+        waiters: the parkers of the coroutines that wait for an unclaimed message.
+        dropped: True if the iterator that reads its messages was collected.
+        reads_by: how a coroutine reads its commands, for `why_unread`; None if none
+          does.
     """
 
     __slots__ = (
@@ -176,6 +181,7 @@ class Receiver:
         "asker",
         "claimed",
         "delivery_failures",
+        "dropped",
         "entry",
         "error",
         "failures",
@@ -183,9 +189,11 @@ class Receiver:
         "leaving",
         "on_leave",
         "questions",
+        "reads_by",
         "responder",
         "try_deliver_directly",
         "verdict",
+        "waiters",
     )
 
     entry: Entry
@@ -226,6 +234,10 @@ class Receiver:
         self.error: BusError | None = None
         self.failures: int = 0
         self.verdict: Verdict | None = None
+        # A list from the first wait on: most tasks have none.
+        self.waiters: Sequence[Parker] = ()
+        self.dropped: bool = False
+        self.reads_by: str | None = None
 
     # Called in the thread that hosts the task.
 
@@ -273,7 +285,7 @@ class Receiver:
             callback = self._on_command
             return None if callback is None else (callback, self._reference)
         alive = _alive(run.subscriptions)
-        if not alive:
+        if not alive or alive[0]._callback is None:
             return None
         run.subscriptions = alive
         return alive[0]._callback, alive[0].reference
@@ -331,7 +343,7 @@ class Receiver:
         return list(self._unclaimed or ())
 
     def claim(self) -> bool:
-        """Move the oldest unclaimed command to ``claimed``; return False without one.
+        """Move the oldest unclaimed message to ``claimed``; return False without one.
 
         The caller empties ``claimed`` as it hands the command over. If an interrupt
         comes before, the next call finds the command there.
@@ -342,7 +354,11 @@ class Receiver:
             extracted, expired = account.extracted, account.expired
             try:
                 if self._extract(message):
-                    message.reference = self._reference
+                    message.reference = (
+                        message.subscriptions[0].reference
+                        if message.subscriptions
+                        else self._reference
+                    )
                     if message._trace is not None:
                         message._trace.record_delivered()
             finally:
@@ -357,13 +373,36 @@ class Receiver:
         return self.claimed is not None
 
     def _keep(self, message: Incoming) -> None:
-        """Queue a command until the task has a callback, or claims it."""
+        """Queue a message until the task has a callback for it, or claims it."""
         if self._unclaimed is None:
             self._unclaimed = deque()
         # Release the memory of commands that were dropped to make room.
         while self._unclaimed and self._unclaimed[0]._dropped:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
+        self.wake_next_waiter()
+        if self.dropped:
+            self.leave(self.entry, final=False)
+
+    def wake_next_waiter(self) -> None:
+        """Wake the first sleeping coroutine that waits, if there is a message."""
+        if self._unclaimed:
+            for parker in self.waiters:
+                if parker.locked():
+                    parker.release()
+                    return
+
+    def wake_waiters(self) -> None:
+        """Wake the coroutines that wait, since something else has changed.
+
+        Any thread may call this.
+        """
+        for parker in [*self.waiters]:
+            parker.release()
+
+    def why_unread(self) -> str:
+        """Return why the task does not answer, and the remedy; it has no callback."""
+        return self.reads_by or "it has no callback; register it with on_command="
 
     def on_arrival(self, entry: Entry, host: Host) -> None:
         """Note the new host of the task, and arm the timer of its questions there."""
@@ -372,6 +411,10 @@ class Receiver:
 
     def _notification(self, message: Incoming) -> None:
         alive = _alive(message.subscriptions)
+        if alive and alive[0]._callback is None:
+            message.subscriptions = alive
+            self._keep(message)
+            return
         if not self._extract(message):
             if message._dropped:
                 self._skip(message)
@@ -565,6 +608,7 @@ class Receiver:
                     _end_proxy(other._exchange, self.entry)
         self.asker.on_deregistered()
         self._unclaimed = None
+        self.wake_waiters()
 
 
 def _alive(subscriptions: tuple[Any, ...]) -> tuple[Any, ...]:

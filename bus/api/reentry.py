@@ -31,6 +31,7 @@ R = TypeVar("R")
 
 # The packages that hold locks of the bus, or work with state that these guard.
 _AT_WORK: Final = (
+    "bus.aio.",
     "bus.api.",
     "bus.features",
     "bus.kernel.",

@@ -49,8 +49,17 @@ if TYPE_CHECKING:
     from bus.process.exchange import Exchange
     from bus.process.router import Router
     from bus.process.send_batch import SendBatch
+    from bus.process.thread_manager import ThreadManager
 
-__all__ = ["NOTIFY", "NO_QUESTION", "SEND", "CommandHandle", "Sender"]
+__all__ = [
+    "NOTIFY",
+    "NO_QUESTION",
+    "SEND",
+    "CommandHandle",
+    "Sender",
+    "explained",
+    "with_cause",
+]
 
 
 class CommandHandle(Uncopyable, Struct, frozen=True):
@@ -319,12 +328,60 @@ class Sender:
             UnknownTaskError: the task deregisters meanwhile.
             BusError: the command failed.
         """
+        host = self.require_host()
+        serves = host.ident == _sync.get_ident()
+        parker = None if serves else taken_lock()
+        call, router, encoded = self.new_call(
+            to, payload, bus, timeout, host if serves else None, parker
+        )
+        asker = self.asker
+        questions = asker.questions
+        try:
+            if serves:
+                host.waits_next = True  # withdrawn below, if interrupted
+            self.send_call(call, router, encoded)
+            error = call.serve(asker) if serves else call.park(questions)
+            if call.outcome is None:
+                questions.cancel(call)
+        except BaseException:
+            if serves and host.is_owner():
+                host.return_lease()
+            questions.cancel(call)
+            raise
+        response = call.outcome
+        if response is not None and response.error is None:
+            return response.payload
+        error = self.failure(call, error)
+        if asks_why:
+            here = not serves or self._entry.host is not host
+            error, inspector, wait_s = explained(error, self._entry, call, here=here)
+            if inspector is not None:
+                with suppress(BusError):  # the first error is the one to report
+                    why = self.call(
+                        inspector, call.inspector_payload(), bus, wait_s, asks_why=False
+                    )
+                    error = with_cause(error, why)
+        raise error
+
+    def new_call(
+        self,
+        to: str | Address,
+        payload: Any,
+        bus: str | None,
+        timeout: float | Unset | None,
+        host: ThreadManager | None,
+        parker: Any,
+    ) -> tuple[Call, Router, bytes | None]:
+        """Return a call that is not sent yet, its router, and its encoded payload.
+
+        host, parker: those of the call; see `bus.api.outcome.Awaited`.
+        """
         if timeout is UNSET:
             timeout = self._timeout_s
             deadline = None if timeout is None else _sync.monotonic() + timeout
         else:
             deadline = deadline_after(timeout)
-        host, own, there = self.require_host(), self._entry, self.bus
+        own, there = self._entry, self.bus
         if (
             bus is None  # as in `_route`, which finds it, too
             and type(to) is str
@@ -353,41 +410,32 @@ class Sender:
         if self._tracer is not None:
             traced = self._tracer.payload(frozen, encoded, name)
             message._trace = self._tracer.command(size, traced)
-        serves = host.ident == _sync.get_ident()
         call = Call(
             to,
             timeout,
             deadline,
             message=message,
             entry=own,
-            host=host if serves else None,
-            parker=None if serves else taken_lock(),
+            host=host,
+            parker=parker,
         )
-        asker, router = self.asker, there._router
-        questions = asker.questions
-        try:
-            if serves:
-                host.waits_next = True  # withdrawn below, if interrupted
-            if questions.ask(call) is None:
-                raise UnknownTaskError(own.name)
-            if entry is None or not router.post(message, encoded):
-                router.send(message)
-            error = call.serve(asker) if serves else call.park(questions)
-            if call.outcome is None:
-                questions.cancel(call)
-        except BaseException:
-            if serves and host.is_owner():
-                host.return_lease()
-            questions.cancel(call)
-            raise
-        response = call.outcome
-        if response is not None and response.error is None:
-            return response.payload
-        error = self._failure(call, error)
-        here = not serves or own.host is not host
-        raise _explained(error, self, call, bus, here=here) if asks_why else error
+        return call, there._router, encoded
 
-    def _failure(self, call: Call, error: BusError | None) -> BusError:
+    def send_call(self, call: Call, router: Router, encoded: bytes | None) -> None:
+        """Open the question of a call, and send its command.
+
+        Raises:
+            UnknownTaskError: the task has deregistered.
+            BusError: the command failed.
+        """
+        message = call.message
+        assert message is not None
+        if self.asker.questions.ask(call) is None:
+            raise UnknownTaskError(self._entry.name)
+        if message._to is None or not router.post(message, encoded):
+            router.send(message)
+
+    def failure(self, call: Call, error: BusError | None) -> BusError:
         """Return the reason why a call that is over has no answer.
 
         error: the result of its wait.
@@ -514,30 +562,31 @@ class Sender:
             raise refused
 
 
-def _explained(
-    error: BusError,
-    sender: Sender,
-    call: Call,
-    bus: str | None,
-    *,
-    here: bool,
-) -> BusError:
-    """Return the error; a timeout with its cause.
+def explained(
+    error: BusError, sender: Entry, call: Call, *, here: bool
+) -> tuple[BusError, Address | None, float]:
+    """Return the error of a call; a timeout with its cause, if that is known here.
 
-    The inspector of the addressee's process knows why its task does not answer.
+    Otherwise return the inspector of the addressee's process, too, which knows why its
+    task does not answer, and how many seconds to wait for its answer to
+    `Call.inspector_payload`.
 
     here: True if the thread of the calling task may be the cause.
     """
     if not isinstance(error, CommandTimeoutError) or error.why:
-        return error
-    why: object = why_unread(sender._entry) if here else ""
+        return error, None, 0.0
+    if here and (why := why_unread(sender)):
+        return with_cause(error, why), None, 0.0
     entry = None if call.message is None else call.message._to
-    if not why and entry is not None and entry.remote:
-        inspector = Address(f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine)
-        asked = {"unanswered": entry.address.module}
-        wait_s = min(_WHY_S, error.timeout_s)
-        with suppress(BusError):  # the first error is the one to report
-            why = sender.call(inspector, asked, bus, wait_s, asks_why=False)
-    # The inspector of an earlier version answers with its whole report.
-    text = why if isinstance(why, str) else ""
-    return CommandTimeoutError(error.name, error.timeout_s, text)
+    if entry is None or not entry.remote:
+        return error, None, 0.0
+    inspector = Address(f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine)
+    return error, inspector, min(_WHY_S, error.timeout_s)
+
+
+def with_cause(error: BusError, why: object) -> BusError:
+    """Return a timeout with its cause, as an inspector has answered."""
+    # That of an earlier version answers with its whole report.
+    if not isinstance(error, CommandTimeoutError) or not isinstance(why, str):
+        return error
+    return CommandTimeoutError(error.name, error.timeout_s, why)

@@ -17,7 +17,7 @@ from bus.api.arguments import (
     deadline_after,
     new_address,
 )
-from bus.api.bus_thread import BusThread, in_callback
+from bus.api.bus_thread import BusThread, check_may_wait, in_callback
 from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NO_QUESTION, NOTIFY, SEND, CommandHandle, Sender
@@ -242,11 +242,10 @@ class Task(Uncopyable):
             BusError: the command failed.
         """
         if in_callback():
-            msg = (
-                f"cannot call {str(to)!r} within a callback, whose thread may have to"
-                " answer: use command(on_response=)"
+            check_may_wait(
+                f"call {str(to)!r}",
+                ", whose thread may have to answer: use command(on_response=)",
             )
-            raise RuntimeError(msg)
         return self._sender.call(to, payload, bus, timeout)
 
     def respond(
@@ -408,8 +407,18 @@ class Task(Uncopyable):
         """Move to another thread of this process, after the current callback.
 
         Unread messages move too, in order (BUS-MOVE-2).
+
+        Raises:
+            RuntimeError: it is the task of a `bus.aio.Task`, for coroutines.
         """
         self._sender.require_host()
+        if self._receiver.reads_by is not None:
+            name = self._entry.name
+            msg = (
+                f"cannot move {name!r} to thread {thread.name!r}: coroutines of its"
+                " event loop receive its commands; deregister it, and register it there"
+            )
+            raise RuntimeError(msg)
         self._bus._threads.check_own(thread)
         thread._check_takes_tasks()
         move(self._entry, thread._manager, self._bus._exchange.trace_sink)

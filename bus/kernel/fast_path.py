@@ -10,8 +10,8 @@ Interrupts: to account for a sent message, the thread first prepares all new val
 then publishes them in lines without a call or a loop, between which CPython raises no
 interrupt (`Relay.send_at_once`). So an interrupt finds either all of the changes or
 none; after that only the frame may be missing on the link, and the caller drops that
-link. A received answer is accounted for in steps that may be repeated, as when the peer
-resends it on the next link.
+link. A received message is accounted for in steps that may be repeated, as when the
+peer resends it on the next link, until it counts as received.
 """
 
 from __future__ import annotations
@@ -355,20 +355,20 @@ class FastPath:
 
     # Receiving.
 
-    def receive(  # noqa: PLR0912 # a call for each part would cost more
+    def receive(  # noqa: PLR0912, PLR0915 # a call for each part would cost more
         self,
         data: bytes,
         now: float,
         todo: deque[Action],
         *,
-        answers_only: bool = False,
+        tasks_only: bool = False,
     ) -> bool:
         """Accept a frame from the link; append the actions for its message to `todo`.
 
         False if the frame must be read in the usual way; then nothing has changed.
 
-        answers_only: accept nothing else. After an interrupt a message may be delivered
-          a second time, which is harmless only for an answer.
+        tasks_only: accept no notification. The main thread gives this, because an
+          interrupt would leave the accounts of a notification half done.
         """
         head = read_single(data)
         if head is None:
@@ -390,7 +390,7 @@ class FastPath:
             or flags & ends.refused
             or mid
             # Earlier messages for the task are not extracted yet.
-            or (ends.receipts.unread if answers else answers_only)
+            or (ends.receipts.unread if answers else target is None and tasks_only)
             # Otherwise a horizon must be stored first (AMO-20), by an action of a
             # round.
             or not (
@@ -431,7 +431,7 @@ class FastPath:
             acks.on_extracted(ends.to, first, now, size)
             acks.received = Acknowledgement(after)
             ends.stream.next = after
-        else:  # no interrupt comes here: the main thread accepts only answers
+        else:
             if target is None:
                 posts = _notifications(ends, id_, payload, size)
             else:
@@ -452,15 +452,18 @@ class FastPath:
                 relay.users.add(target)
                 ends.receipts.expect(first)
                 posts = [Post(target, [command])]
-            acks.on_received(Acknowledgement(after))
+            received = Acknowledgement(after)
+            # The command counts as received, and its action is here, in one step: no
+            # interrupt comes between these lines. In this order: after an error, the
+            # peer sends the command again, which is then refused (AMO-7).
+            acks.received = received
             ends.stream.next = after
+            todo += posts
+            acks.on_received(received)  # it may be urgent
             if target is None:
                 acks.on_extracted(AUDIENCE, first, now, size)
                 acks.check_rarely()
                 relay.gap = 0
-            # Not before: after an error, the peer sends a command again, which is then
-            # refused (AMO-7).
-            todo += posts
         return True
 
     def _acked_by(

@@ -74,7 +74,7 @@ class FastReceiver(Protocol):
     """The fast path of one link: see `bus.kernel.fast_path`."""
 
     def receive(
-        self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool
+        self, data: bytes, now: float, todo: deque[Action], *, tasks_only: bool
     ) -> bool:
         """Handle a frame and append its action to ``todo``; return False to refuse."""
 
@@ -189,18 +189,25 @@ class Exchange:
         with self._lock:
             todo = self._todo
             first = not (todo or self._acting)
-            if not link.receive(frame, _sync.monotonic(), todo, answers_only=host.main):
+            if not link.receive(frame, _sync.monotonic(), todo, tasks_only=host.main):
                 return FastDelivery.REFUSED
-            if first and (
-                host.accept_answer(action)
-                if type(action := todo[0]) is Answer
-                else host.accept(action, self.comm)
-            ):
-                # If an interrupt precedes this line, the answer is delivered twice,
-                # which is harmless. Only the main thread can be interrupted, and it
-                # accepts nothing but answers here.
-                del todo[0]
-                return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
+            if first:
+                action = todo[0]
+                try:
+                    accepted = (
+                        host.accept_answer(action)
+                        if type(action) is Answer
+                        else host.accept(action, self.comm)
+                    )
+                except BaseException:
+                    # After an interrupt, an answer may be delivered twice, which is
+                    # harmless; a command that is in its mailbox may not.
+                    if type(action) is Post and not action.messages:
+                        del todo[0]
+                    raise
+                if accepted:
+                    del todo[0]
+                    return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
             return FastDelivery.QUEUED
 
     def decide_remote(self, event: Callable[[], Any]) -> None:

@@ -10,6 +10,9 @@ The task thread handles frames of other kinds in place of the comm thread, and
 acknowledges the messages that its tasks have taken. Two threads that alternate for each
 batch would cost more than the batch. The main thread leaves both jobs to the comm
 thread, since it may be interrupted at any point.
+
+An event loop cannot wait at one link. It keeps the read lease (`WatchedLease`), and
+takes the messages when its poller reports the link as readable.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from bus.process.link_pool import LinkPool
     from bus.process.rounds import Rounds
     from bus.process.thread_manager import ThreadManager
+    from queuebroker._net import Poller
+    from queuebroker.sockets.read_lease import WatchedLease
 
     _FrameOf = Callable[
         ["_WaitableLink", Incoming, Payload, bytes | None], bytes | Batch | None
@@ -366,9 +371,10 @@ class FastPathDriver:
         encoded: bytes | None,
     ) -> bytes | Batch | None:
         host, tracker = question._to.host, self._acknowledgement_tracker
-        if host is None or host.main or not tracker.is_first(question):
+        if host is None or not tracker.is_first(question):
             return waitable.fast_path.answer(question, payload, encoded)
-        # The answer acknowledges the question; no other frame is needed for that.
+        # The answer acknowledges the question; no other frame is needed for that. If an
+        # interrupt leaves the note, the question is acknowledged twice.
         now = _sync.monotonic()
         frame = waitable.fast_path.answer(question, payload, encoded, extracted_at=now)
         if frame is not None:
@@ -606,13 +612,46 @@ class _WaitableLink:
         self._idle_waits += 1
         return not other and self._idle_waits < _IDLE_WAITS_MAX
 
+    def lend(self, poller: Poller) -> WatchedLease | None:
+        """Lend the read lease to an event loop, unless another thread has it."""
+        if self.link != self._session.link:
+            return None
+        return self._lease.lend(poller)
+
+    def read(self, lease: WatchedLease, host: ThreadManager) -> None:
+        """Take the messages that have arrived, in an event loop with the read lease.
+
+        They are then in a mailbox, in an inbox, or with the comm thread.
+        """
+        driver = self._driver
+        try:
+            with driver.hold:
+                try:
+                    frames = lease.read()
+                    _, waits, other = driver.receive(self, frames, host)
+                except BaseException:
+                    driver.abort_link(self.link)  # as in `wait`
+                    raise
+                if other or lease.ended:
+                    lease.leave()
+            if lease.ended:
+                driver.check_link(self.link)
+            if waits:
+                driver.act(main=host.main)
+        except BaseException:
+            self._leave_actions()
+            raise
+
     def _leave_rest(self, host: ThreadManager) -> None:
         """Leave the link and the pending actions to the comm thread."""
         try:
             host.return_lease()
         finally:
-            if self._driver._exchange.unfinished:
-                self._driver._rounds.request_flush()
+            self._leave_actions()
+
+    def _leave_actions(self) -> None:
+        if self._driver._exchange.unfinished:
+            self._driver._rounds.request_flush()
 
 
 def _passed(deadline: float | None) -> bool:

@@ -212,7 +212,7 @@ class Inbox:
         deadline: on the monotonic clock in seconds; None for no limit.
         """
         if not self.items:
-            wait_for(self, self.arrived, self._attempt_locked, self._any, deadline)
+            wait_for(self, self.arrived, self._attempt_locked, self.has_items, deadline)
 
     def take_over(self) -> None:
         """Move all items to ``taken``, which is empty."""
@@ -270,7 +270,8 @@ class Inbox:
     def _attempt_locked(self) -> Pending | None:
         return None if self.items else PENDING
 
-    def _any(self) -> bool:
+    def has_items(self) -> bool:
+        """Return True if there is an item."""
         return bool(self.items)
 
     def _forget_dropped_locked(self, count: int) -> None:

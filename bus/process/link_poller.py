@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from bus.process.inbox import Inbox
+    from queuebroker._net import Poller
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.sockets import Driver
+    from queuebroker.sockets.read_lease import WatchedLease
 
 __all__ = ["LinkPoller", "ParkedPoller", "ReadLease", "SocketPoller"]
 
@@ -120,6 +122,12 @@ class ReadLease(Protocol):
 
     def leave(self, elsewhere: Inbox) -> None:
         """Let the owner read again, if the lease was taken with that inbox."""
+
+    def lend(self, poller: Poller) -> WatchedLease | None:
+        """Lend the right to read to an event loop, which watches a poller.
+
+        None if another thread has it, or the queue has no socket.
+        """
 
 
 class ParkedPoller:
@@ -247,6 +255,9 @@ class _ParkedReadLease:
             self._selection = None
         self._inbox = None
         self._lock.release()
+
+    def lend(self, poller: Poller) -> None:
+        """Lend nothing: a poller watches sockets only."""
 
 
 class SocketPoller:

@@ -97,6 +97,9 @@ class Client(Protocol):
     def has_callback(self) -> bool:
         """True if the task has a command callback."""
 
+    def why_unread(self) -> str:
+        """Return why a task without a callback does not answer, and the remedy."""
+
     # Called in the thread that hosts the task.
 
     def handle(self, item: Any) -> None:

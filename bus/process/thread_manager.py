@@ -161,6 +161,8 @@ class ThreadManager:
           thread that takes over acquires it first.
         on_internal_error: called after an error of the code of the bus in `run`.
         ended: True if no thread serves the manager any more.
+        stop_at: the time at which `run` returns even if something is left to do, on the
+          monotonic clock in seconds; None before `stop`.
         thread: the `bus.api.bus_thread.BusThread` whose manager this is.
     """
 
@@ -170,7 +172,6 @@ class ThreadManager:
         "_put",
         "_ready",
         "_requests",
-        "_stop_at",
         "call_at",
         "driving",
         "ended",
@@ -182,6 +183,7 @@ class ThreadManager:
         "name",
         "on_internal_error",
         "scheduler",
+        "stop_at",
         "thread",
         "waiting",
         "waits_next",
@@ -212,7 +214,7 @@ class ThreadManager:
         self._put: Final = self.scheduler.put
         self._ready: Final = self.scheduler.ready
         self.call_at: Final = self.scheduler.call_at
-        self._stop_at: float | None = None
+        self.stop_at: float | None = None
 
     # Called in any thread.
 
@@ -289,7 +291,7 @@ class ThreadManager:
 
         If an interrupt has lost the request of an earlier call, this one counts.
         """
-        if self._stop_at is None:
+        if self.stop_at is None:
             self.ask(lambda: self._stop(until))
 
     # Called in the thread itself.
@@ -306,8 +308,8 @@ class ThreadManager:
         """
         errors, failed = InternalErrors(f"thread {self.name!r}"), False
         try:
-            while self._stop_at is None or (
-                self.pending() and _sync.monotonic() < self._stop_at
+            while self.stop_at is None or (
+                self.pending() and _sync.monotonic() < self.stop_at
             ):
                 try:
                     # Here: an error of this call, too, ends only this step.
@@ -397,7 +399,7 @@ class ThreadManager:
         try:
             for _ in range(_TURNS_MAX):
                 due = scheduler.timers and scheduler.timers[0][0] <= _sync.monotonic()
-                if not self._ready or due or self._stop_at is not None:
+                if not self._ready or due or self.stop_at is not None:
                     return
                 scheduler.turn(_SLICE_S)
                 if inbox.items or requests:
@@ -512,7 +514,15 @@ class ThreadManager:
         )
         if not account.admit_at_once(message, inbox.lock):
             return False
-        self._put(mailbox, message)
+        try:
+            self._put(mailbox, message)
+        except BaseException:  # an interrupt, perhaps behind the last step of `put`
+            items = mailbox.items
+            if items and items[-1] is message:
+                post.messages.clear()  # nothing is left of the action
+            else:
+                account.withdraw(message, inbox.lock)
+            raise
         return True
 
     def accept_answer(self, answer: Answer) -> bool:
@@ -631,5 +641,5 @@ class ThreadManager:
         return bool(moved) and moved[-1] is item
 
     def _stop(self, until: float) -> None:
-        if self._stop_at is None:
-            self._stop_at = until
+        if self.stop_at is None:
+            self.stop_at = until

@@ -60,12 +60,15 @@ async def wait_for(
     attempt: Callable[[], T | Pending],
     ready: Callable[[], bool],
     deadline: float | None,
+    kind: Callable[..., Wait[T, Waiter]] = Wait,
 ) -> T | Pending:
     """Repeat ``attempt`` as `queuebroker.waiting.parking.wait_for`, for a coroutine.
 
     A call that is cancelled while it waits has no effect, and no waiter is left.
+
+    kind: the class of the wait.
     """
-    wait = Wait(state, waiters, attempt, ready, running_waker().waiter)
+    wait = kind(state, waiters, attempt, ready, running_waker().waiter)
     outcome = await undone_if_interrupted(
         partial(_wait, wait, deadline), partial(_leave, wait, waiters)
     )

@@ -11,7 +11,6 @@ clears it and does the rest.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import operator
 import weakref
 from collections import deque
@@ -48,7 +47,7 @@ class Waker:
         self._rung: Final[deque[list[Future[None]]]] = deque()
         self._event: Final = Event()
         try:
-            loop.add_reader(self._event.fd, self._answer)
+            loop.add_reader(self._event.fd, self.answer)
         except NotImplementedError:
             # The default loop of Windows.
             self._proactor: Any = getattr(loop, "_proactor", None)
@@ -81,15 +80,17 @@ class Waker:
         gate, left = _sync.only_once(steps)
         return partial(next, map(deque, gate, repeat(0)), self), left
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
         """Wake the sleepers that were released; called by the loop.
 
         Clears the event first: a later release sets it again. After an interrupt, this
         sets it, so that the loop calls this again.
         """
         try:
-            with contextlib.suppress(BlockingIOError):
+            try:  # noqa: SIM105 # `suppress` costs three calls for each wake-up
                 self._event.clear()
+            except BlockingIOError:
+                pass
             self._wake_all()  # a call: see `_sync.Lock`
         except BaseException:
             self._event.set()
@@ -107,7 +108,7 @@ class Waker:
         if ended.cancelled():
             return
         try:
-            self._answer()
+            self.answer()
         finally:
             self._receive()
 

@@ -78,8 +78,7 @@ class Inbox(CircularBufferQueue[Message]):
 
     def wake_all_locked(self) -> None:
         super().wake_all_locked()
-        if self._read_owner.leased:
-            self._read_owner.sleeper.release()
+        self._read_owner.wake_locked()
 
 
 class Outbound(CircularBufferQueue[Message]):

@@ -3,7 +3,7 @@
 The owner runs the driver, which wakes it for each message. If the message is for
 another thread, that thread receives it only after two wake-ups. A thread that takes the
 read lease sleeps at the socket itself, as a receiver does (QB-SOCK-8), and also at its
-other wait list.
+other wait list. An event loop cannot sleep at one socket: it gets a `WatchedLease`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Sized
 
+    from queuebroker import _net
+    from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.queue import SocketMessageQueue
     from queuebroker.waiting.parking import WaitList
 
-__all__ = ["Elsewhere", "ReadLease"]
+__all__ = ["Elsewhere", "ReadLease", "WatchedLease"]
 
 
 class Elsewhere(Protocol):
@@ -179,5 +181,95 @@ class ReadLease:
             if self._owner is elsewhere:
                 self._read_owner.yield_locked(wanted=True)
                 self._owner = None
+        if connection.deferred:
+            connection.settle()
+
+    def lend(self, poller: _net.Poller) -> WatchedLease | None:
+        """Lend the right to read to the event loop that watches a poller.
+
+        Return None if another thread reads, or messages are here already.
+        """
+        connection = self._connection
+        lease = WatchedLease(connection, poller)
+        try:
+            with connection.lock:
+                try:
+                    if not connection._inbox._messages:
+                        self._read_owner.lend_locked(lease, connection.closed)
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+            if connection.deferred:
+                connection.settle()
+        except BaseException:
+            lease.leave()
+            raise
+        return lease if self._read_owner.lent is lease else None
+
+
+class WatchedLease:
+    """The right to read one queue, for an event loop; `ReadLease.lend` returns it.
+
+    The loop watches a poller that contains the socket. So the driver may take the lease
+    back at any time, and close the socket: the loop, which may be blocked, watches no
+    descriptor of another object.
+
+    poller: contains the socket for as long as the loop holds the lease.
+    descriptor: that of the socket.
+    ended: True if the peer had left or was lost at the last `read`; the owner must
+      handle that.
+    """
+
+    __slots__ = ("_connection", "_link", "_read_owner", "descriptor", "ended", "poller")
+
+    def __init__(self, connection: SocketConnection, poller: _net.Poller) -> None:
+        self._connection: Final = connection
+        self._link: Final = connection.link
+        self._read_owner: Final = connection.link.read_owner
+        self.poller: Final = poller
+        self.descriptor: Final = connection.link.socket.fileno()
+        self.ended: bool = False
+
+    @property
+    def held(self) -> bool:
+        """True until the loop has left the lease, or the driver has taken it back."""
+        return self._read_owner.lent is self
+
+    def read(self) -> list[bytes]:
+        """Receive the messages that have arrived, and keep the lease.
+
+        The list is empty if none has arrived whole, or the lease is not held any more.
+        """
+        connection, read_owner = self._connection, self._read_owner
+        frames: list[bytes] = []
+        with connection.lock:
+            if read_owner.lent is not self:
+                return frames
+            try:
+                read_owner.read_at = _sync.monotonic()
+                inbox = connection._inbox
+                message = self._link.read_whole_locked(inbox)
+                if message is not None:
+                    frames = [message]
+                else:
+                    frames = connection.grab_run_locked(len(inbox)) or []
+                    self.ended = connection.closed[1 - connection.side]
+            except BaseException:
+                connection.recover_locked()
+                raise
+        if connection.deferred:
+            connection.settle()
+        return frames
+
+    def leave(self) -> None:
+        """Return the lease to the owner; do nothing if it is not held any more."""
+        connection = self._connection
+        with connection.lock:
+            try:
+                if self.held:
+                    self._read_owner.take_back_locked()
+            except BaseException:
+                connection.recover_locked()
+                raise
         if connection.deferred:
             connection.settle()

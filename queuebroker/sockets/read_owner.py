@@ -6,17 +6,24 @@ message. After the receive, no thread reads for a moment: the receiver will ofte
 for the next message soon, and changing the events the driver waits for costs more than
 a read.
 
+An event loop cannot sleep at one socket. It watches a poller that contains the socket,
+and holds the lease between two reads, too (`lend_locked`). Any of its callbacks may
+block it: so the driver takes the lease back if the loop reads nothing for `LENT_S`.
+
     leased  idle  reader          next reader, by
     ------  ----  --------------  ----------------------------------------------
     no      no    the driver      a receiver, by `lease_locked`
     yes     yes   a receiver      none, by `yield_locked`; the driver if wanted
+                                  or an event loop, by `lend_locked`
+    yes     yes   an event loop   the driver, by `take_back_locked`
     no      yes   none            a receiver, by `lease_locked`; the driver, by
                                   `rearm_locked` or after `IDLE_S`
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from queuebroker import _net, _sync
 
@@ -33,6 +40,16 @@ OPEN: Final = [False, False]  # no side of a connection has closed
 
 # How long no thread reads after a receive, in seconds.
 IDLE_S: Final = 2e-3
+# How long an event loop may hold the read lease without a read, in seconds.
+LENT_S: Final = 0.1
+
+
+class Lent(Protocol):
+    """The lease of an event loop; see `queuebroker.sockets.read_lease.WatchedLease`."""
+
+    @property
+    def poller(self) -> _net.Poller:
+        """The poller that the loop watches."""
 
 
 class ReadOwner:
@@ -44,6 +61,7 @@ class ReadOwner:
     T1. the driver waits for the socket to be readable exactly while not ``idle``.
     T2. it waits for the socket to be writable exactly while ``blocked``.
     T3. ``leased`` implies ``idle``.
+    T4. ``lent`` implies ``leased``; it is then the only lease in a poller of a loop.
 
     The order of the lines matters. After an interrupt between any two of them, the
     link's `recover_locked` returns the read lease to the driver, unless the interrupted
@@ -56,13 +74,16 @@ class ReadOwner:
         "_driver",
         "_lock",
         "_rearming",
+        "_reviewing",
         "_watch",
         "_yielded_s",
         "blocked",
         "finish",
         "idle",
         "leased",
+        "lent",
         "over",
+        "read_at",
         "sent_since_sleep",
         "sleeper",
     )
@@ -93,6 +114,12 @@ class ReadOwner:
         self._at: Socket | None = None
         self._rearming = False
         self._yielded_s = 0.0
+        # The lease of an event loop; None if a receiver or nobody has the read lease.
+        self.lent: Lent | None = None
+        # When that loop last read, on the monotonic clock in seconds. True while a
+        # timer is set that reviews it.
+        self.read_at = 0.0
+        self._reviewing = False
 
     def lease_locked(
         self, socket: Socket, closed: list[bool], *, owned: bool = False
@@ -149,6 +176,62 @@ class ReadOwner:
                 self._driver.at(now + IDLE_S, self._rearm, self)
                 self._rearming = True
 
+    def lend_locked(self, lease: Lent, closed: list[bool]) -> None:
+        """Take the read lease for an event loop, until `take_back_locked`.
+
+        Do nothing if it is refused, or useless since a side has closed.
+        """
+        if self.leased or closed != OPEN or self.over:
+            return
+        self.lent = lease  # first: `detach_locked` undoes the next line
+        try:
+            lease.poller.register(self._descriptor, _net.READ)
+        except OSError:  # the system can watch no more: the driver still reads
+            self.lent = None
+            return
+        if not self.idle:
+            self.idle = True
+            self._watch_locked(reads=False, writes=self.blocked)
+        self.read_at = _sync.monotonic()
+        if not self._reviewing:
+            self._driver.at(self.read_at + LENT_S, self._review, self)
+            self._reviewing = True
+        # No call from here on, as in `lease_locked`.
+        self.leased = True
+
+    def take_back_locked(self) -> None:
+        """Let the driver read again, in place of an event loop, if one reads."""
+        if self.lent is not None:
+            # In this order: after an interrupt a second call finds work left.
+            self.yield_locked(wanted=True)
+            self._end_lent_locked()
+
+    def _end_lent_locked(self) -> None:
+        if self.lent is not None:
+            # The loop may have closed its poller.
+            with suppress(OSError, ValueError):
+                self.lent.poller.unregister(self._descriptor)
+            self.lent = None
+
+    def _review(self) -> None:
+        """Take the lease back from an event loop that has not read for `LENT_S`."""
+        with self._lock:
+            due_at = self.read_at + LENT_S
+            self._reviewing = self.lent is not None and _sync.monotonic() < due_at
+            if self._reviewing:
+                # One timer for many reads, as in `_rearm`.
+                self._driver.at(due_at, self._review, self)
+                return
+            self.take_back_locked()
+        self._settle()
+
+    def wake_locked(self) -> None:
+        """Wake the reader that is not the driver: the connection has changed."""
+        if self.lent is not None:
+            self.take_back_locked()
+        elif self.leased:
+            self.sleeper.release()
+
     def rearm_locked(self) -> None:
         """Let the driver read, if no thread does."""
         if self.idle and not self.leased:
@@ -180,9 +263,13 @@ class ReadOwner:
             if not self.leased:
                 self.rearm_locked()
                 self.detach_locked()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Do the work of a finalizer that has found the lock taken (QB-CONC-9)."""
         link = self._link
         if link is not None:
-            link.settle()  # a finalizer may have found the lock taken (QB-CONC-9)
+            link.settle()
 
     def fail(self, error: BaseException) -> None:
         """End the connection."""
@@ -199,7 +286,11 @@ class ReadOwner:
         return None if self.over else self._driver.handler_of(self._descriptor)
 
     def detach_locked(self) -> None:
-        """Return the sleeper to the driver; no receiver may be asleep on it."""
+        """Return the sleeper to the driver; no receiver may be asleep on it.
+
+        Also end a lease of an event loop that an interrupt has left half made.
+        """
+        self._end_lent_locked()
         if self._at is not None:
             at, self._at = self._at, None
             self.sleeper.detach(at)
@@ -209,6 +300,7 @@ class ReadOwner:
         """End, since no thread runs the driver any more; ``lock`` is a new lock."""
         self._lock = lock
         self.over = True
+        self.lent = None  # the poller is the parent's, too
         if not self.leased:  # else a receiver sleeps on it and must still be woken
             self.close()
 

@@ -187,7 +187,7 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
     with Threads() as threads:
         stopping = threads.start(thread.stop)
         waits = manager.inbox.arrived
-        until(lambda: manager._stop_at is not None and waits.asleep, "it waits")
+        until(lambda: manager.stop_at is not None and waits.asleep, "it waits")
         manager.cancel_expect(task)
         try:
             stopping.result()

@@ -39,6 +39,7 @@ _PRINTS = {
     ],
     "echo_between_processes.py": ["is anybody there?"],
     "hello_bus.py": ["6"],
+    "http_house.py": ['200 {{"heat":true}}', '200 {{"heat":false}}', "404 Not Found"],
     "ticket_office.py": [
         "seats sold: 1 2 3 4 5",
         "on display: 1 2 3 4 5",
@@ -117,7 +118,7 @@ def _steps_on_the_page() -> list[str]:
 
 _PRINTS["control_blocks.py"] = [*_steps_on_the_page(), ""]
 
-_WITH_NNG = {"ticker_with_nng.py"}
+_NEEDS = {"ticker_with_nng.py": "pynng", "http_house.py": "starlette"}
 
 # How many frames the viewers miss depends on the machine.
 _VARIES = {"camera.py"}
@@ -130,8 +131,9 @@ _ELSEWHERE = {"naive_broker.py"}
 @pytest.mark.parametrize("name", sorted(_PRINTS))
 def test_an_example_prints_its_expected_output(name: str) -> None:
     path = _FOLDER / name
-    if name in _WITH_NNG and importlib.util.find_spec("pynng") is None:
-        pytest.skip("needs pynng, of the extra test")
+    needed = _NEEDS.get(name)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"needs {needed}, of the extra test")
 
     ran = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", path],

@@ -91,7 +91,10 @@ class SteppedLoop:
         self._ready.extend(due)
         self.run()
 
-    # Called by asyncio.
+    # Called by asyncio, and by tasks.
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T]) -> Task[T]:
+        return self.start(coroutine)
 
     def time(self) -> float:
         return self.now
@@ -103,7 +106,7 @@ class SteppedLoop:
         return False
 
     def is_running(self) -> bool:
-        return True
+        return asyncio._get_running_loop() is self._as_loop
 
     def create_future(self) -> Future[Any]:
         return asyncio.Future(loop=self._as_loop)
@@ -132,6 +135,9 @@ class SteppedLoop:
 
     def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
         self._readers[fd] = asyncio.Handle(callback, args, self._as_loop)
+
+    def remove_reader(self, fd: Any) -> bool:
+        return self._readers.pop(fd, None) is not None
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.errors.append(context)

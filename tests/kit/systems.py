@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import select
 from typing import Final
 
 import pytest
@@ -15,6 +16,7 @@ __all__ = [
     "deletes_open_files",
     "ends_by_signals",
     "needs_abstract_names",
+    "needs_epoll",
     "needs_fork",
     "needs_resource_limits",
     "needs_root",
@@ -35,6 +37,9 @@ _UNIX: Final = "needs UNIX sockets, which Windows lacks"
 
 needs_abstract_names = pytest.mark.skipif(
     SYSTEM != "linux", reason="needs abstract names of sockets, which only Linux has"
+)
+needs_epoll = pytest.mark.skipif(
+    not hasattr(select, "epoll"), reason="needs epoll, which only Linux has"
 )
 needs_resource_limits = pytest.mark.skipif(
     _files.resource is None, reason="needs limits of resources, which Windows lacks"

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.process.inbox import Inbox
 from bus.process.link_poller import ParkedPoller
-from queuebroker import _sync
+from queuebroker import _net, _sync
 from queuebroker._platform import SYSTEM
-from queuebroker.sockets.read_owner import ReadOwner
+from queuebroker.errors import DisconnectedError
+from queuebroker.sockets.read_lease import WatchedLease
+from queuebroker.sockets.read_owner import LENT_S, ReadOwner
 from specs.clauses import clause
+from tests.kit.clock import Clock
+from tests.kit.systems import needs_epoll
 from tests.pairs import queue_pair
 from tests.process.test_link_poller import Sockets
+from tests.sockets.support import numbered
 from tests.strikes import everywhere
-from tests.support import Threads, until
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -387,3 +393,176 @@ def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> No
     assert lacks == sorted(lacks, reverse=True)
     assert len(lacks) > 1
     assert lacks[-1] == 0
+
+
+# The lease of an event loop, which watches a poller.
+
+
+class Lent(Led):
+    """A link that an event loop reads; its poller."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.poller = _net.Poller()
+
+    def lend(self) -> WatchedLease:
+        lent = self.lease.lend(self.poller)
+        assert lent is not None
+        return lent
+
+    @property
+    def is_readable(self) -> bool:
+        """True if the loop would be woken."""
+        return bool(self.poller.poll(0))
+
+    def owner_reads(self) -> None:
+        """Run the owner until it has a message to receive."""
+        until(lambda: self._polled() and self.pending > 0, "the owner reads")
+
+    def _polled(self) -> bool:
+        self.sockets.driver.poll(0.01)
+        return True
+
+    def closes(self) -> None:
+        """Run the owner until it has closed the socket."""
+        driver, before = self.sockets.driver, self.sockets.driver.sockets
+        until(lambda: self._polled() and driver.sockets < before, "it has closed it")
+
+
+@contextmanager
+def new_lent() -> Iterator[Lent]:
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        lent = Lent(folder)
+        yield lent
+        lent.sockets.close()
+        lent.poller.close()
+
+
+@pytest.fixture
+def lent() -> Iterator[Lent]:
+    with new_lent() as lent:
+        yield lent
+
+
+@needs_epoll
+@clause("QB-SOCK-8")
+def test_a_loop_keeps_the_lease_from_one_message_to_the_next(lent: Lent) -> None:
+    lease = lent.lend()
+    assert lent.lease.lend(lent.poller) is None
+    assert not lent.lease.take(lent.inbox)
+
+    for message in numbered(3):
+        lent.far.send(message)
+        until(lambda: lent.is_readable, "the loop is woken")
+        lent.sockets.driver.poll(0)
+        assert lent.pending == 0
+        assert lease.read() == [message]
+        assert lease.held
+
+    assert lease.read() == []
+    lease.leave()
+
+
+@needs_epoll
+@clause("QB-SOCK-8")
+def test_the_owner_takes_the_lease_back_from_a_loop_that_does_not_read(
+    lent: Lent,
+) -> None:
+    lease = lent.lend()
+    lent.far.send(b"x")
+
+    lent.owner_reads()
+
+    assert not lease.held
+    assert lease.read() == []
+    assert not lent.is_readable
+    assert lent.sockets.link_pool.queue(1).receive(timeout=0) == b"x"
+    again = lent.lend()
+    lease.leave()  # an old one takes no new one away
+    assert again.held
+
+
+@needs_epoll
+@clause("QB-SOCK-8")
+def test_the_owner_takes_no_lease_from_a_loop_that_reads(
+    lent: Lent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock.installed(monkeypatch)
+    lease = lent.lend()
+    for _ in range(5):
+        clock.now += 0.9 * LENT_S
+        lease.read()
+        lent.sockets.driver.poll(0)
+        assert lease.held
+
+    clock.now += 1.1 * LENT_S
+    lent.sockets.driver.poll(0)
+
+    assert not lease.held
+
+
+@needs_epoll
+@clause("QB-SOCK-8")
+@pytest.mark.parametrize("end", ["hang_up", "abort"])
+def test_a_link_that_ends_is_in_no_poller_of_a_loop(lent: Lent, end: str) -> None:
+    lease = lent.lend()
+    # As a child of a fork, which may keep the file open: then the close of the
+    # descriptor does not remove it from the poller.
+    kept = os.dup(lease.descriptor)
+
+    getattr(lent.sockets.link_pool, end)(1)
+    lent.closes()
+
+    with suppress(DisconnectedError):
+        lent.far.send(b"x")
+    _net.wait_to_read(kept, LIMIT_S)
+    assert not lent.is_readable
+    os.close(kept)
+
+
+@needs_epoll
+@clause("QB-SOCK-8")
+def test_a_loop_learns_that_the_peer_has_left(lent: Lent) -> None:
+    lease = lent.lend()
+    lent.far.disconnect()
+    until(lambda: lent.is_readable, "the loop is woken")
+
+    assert lease.read() == []
+
+    assert lease.ended
+
+
+@needs_epoll
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("step", ["lend", "read", "leave"])
+def test_an_interrupted_loop_keeps_the_lease_from_no_thread(step: str) -> None:
+    """At every point: a thread may take it once it was left, or the link has ended."""
+
+    def case(interrupted: Blow) -> None:
+        with new_lent() as lent:
+            if step == "lend":
+                leases = list[WatchedLease]()
+                interrupted(lambda: leases.append(lent.lend()))
+            else:
+                leases = [lent.lend()]
+            if step == "read":
+                lent.far.send(b"x")
+                interrupted(leases[0].read)
+            elif step == "leave":
+                interrupted(leases[0].leave)
+            for each in leases:
+                each.leave()
+            queue = lent.sockets.link_pool.queue(1)
+            assert lent.lease.take(lent.inbox) or queue.remote_disconnected
+            lent.far.send(b"y")
+            assert not lent.is_readable
+            lent.lease.leave(lent.inbox)
+            lent.far.disconnect()
+
+    everywhere(case)
+
+
+@clause("QB-SOCK-8")
+def test_between_threads_a_loop_gets_no_lease() -> None:
+    with queue_pair() as (near, _), closing(_net.Poller()) as poller:
+        assert ParkedPoller().read_lease(near).lend(poller) is None

@@ -77,7 +77,7 @@ def test_an_interrupt_anywhere_in_the_loops_reader_loses_no_wake_up() -> None:
                 waiter.release()
             waker = waiters[0]._waker
 
-            interrupted(waker._answer)
+            interrupted(waker.answer)
 
             called_again = bool(select.select([waker._event.fd], [], [], 0)[0])
             woken = all(waiter._sleeping[0].done() for waiter in waiters)

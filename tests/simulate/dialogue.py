@@ -149,9 +149,9 @@ class Arrival(Dialogue):
         )
         return encode(batch)
 
-    def come(self, frame: bytes, *, answers_only: bool = False) -> Post | Answer | None:
+    def come(self, frame: bytes, *, tasks_only: bool = False) -> Post | Answer | None:
         todo, now = deque[Action](), self.stage.world.now
-        received = self.short.receive(frame, now, todo, answers_only=answers_only)
+        received = self.short.receive(frame, now, todo, tasks_only=tasks_only)
         assert received is bool(todo)
         if not todo:
             return None

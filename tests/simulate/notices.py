@@ -125,10 +125,10 @@ class Delivery(Notices):
         )
         return encode(batch)
 
-    def come(self, frame: bytes, *, answers_only: bool = False) -> list[Incoming]:
+    def come(self, frame: bytes, *, tasks_only: bool = False) -> list[Incoming]:
         """Return the messages for the subscribers; none if the frame is refused."""
         todo, now = deque[Action](), self.stage.world.now
-        received = self.way.receive(frame, now, todo, answers_only=answers_only)
+        received = self.way.receive(frame, now, todo, tasks_only=tasks_only)
         assert received is bool(todo)
         messages = []
         for action in todo:

@@ -416,7 +416,7 @@ def test_a_thread_that_may_be_interrupted_takes_no_notification() -> None:
     talk = Delivery()
     before = talk.accounts()
 
-    assert not talk.come(talk.frame(), answers_only=True)
+    assert not talk.come(talk.frame(), tasks_only=True)
     assert talk.accounts() == before
 
 

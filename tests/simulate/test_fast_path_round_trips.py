@@ -11,10 +11,11 @@ from msgspec.structs import replace
 import bus
 from bus.errors import WireError
 from bus.kernel.streams.incoming_stream import Acknowledgement
-from bus.kernel.tasks.actions import Action
+from bus.kernel.tasks.actions import Action, Post
 from bus.kernel.wire import Batch, decode, encode
+from bus.model.message import Incoming
 from specs.clauses import clause
-from tests.simulate.dialogue import RoundTrips
+from tests.simulate.dialogue import RoundTrips, decoded
 from tests.strikes import everywhere
 
 if TYPE_CHECKING:
@@ -305,3 +306,54 @@ def test_an_interrupt_loses_no_answer_and_no_acknowledgement() -> None:
 
     everywhere(case, packages=(bus,))
     assert {1, 2} == set(given)
+
+
+@pytest.mark.deep
+@clause("QB-ERR-9", "AMO-7", "BUS-RELAY-9")
+def test_an_interrupt_neither_loses_nor_repeats_a_command() -> None:
+    """A command that was not committed as received is resent, and committed then."""
+    resent = list[int]()
+
+    def case(interrupted: Blow) -> None:
+        talk = RoundTrips()
+        question, frame = talk.ask_now()
+        todo, now = deque[Action](), talk.stage.world.now
+        interrupted(lambda: talk.back.receive(frame, now, todo, tasks_only=True))
+        again = talk.far.remote.receive(talk.back.link, decoded(frame), now)
+
+        [action] = [*todo, *again]
+        assert isinstance(action, Post)
+        [message] = action.messages
+        assert isinstance(message, Incoming)
+        assert message._id == question._id
+        # It is extracted once, and nothing before it is unread.
+        assert message._receipt.receipts.take(message._number)
+        assert not message._receipt.receipts.unread
+        resent.append(len(again))
+
+    everywhere(case, packages=(bus,))
+    assert {0, 1} == set(resent)
+
+
+@pytest.mark.deep
+@clause("QB-ERR-9", "BUS-RELAY-9")
+def test_an_interrupted_answer_leaves_its_question_to_be_acknowledged() -> None:
+    """The frame acknowledges the question, or the note that is left for it does."""
+    acknowledged = list[bool]()
+
+    def case(interrupted: Blow) -> None:
+        talk = RoundTrips()
+        _, frame = talk.ask_now()
+        question, now = talk.receive(frame), talk.stage.world.now
+        interrupted(lambda: talk.back.answer(question, 7, extracted_at=now))
+
+        acks = talk.answering.acks
+        number, before = question._number, acks.extracted.get(question._receipt.relay)
+        taken = (question._receipt, number, 1, question._size)
+        talk.far.remote.inbound_messages.on_extracted([taken], now)
+        assert acks.extracted[question._receipt.relay] == number
+        assert not question._receipt.receipts.unread
+        acknowledged.append(before == number)
+
+    everywhere(case, packages=(bus,))
+    assert {False, True} == set(acknowledged)

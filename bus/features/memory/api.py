@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, get_args
 
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after, wrong_type
-from bus.api.bus_thread import in_callback
+from bus.api.bus_thread import check_may_wait
 from bus.api.outcome import AwaitedOutcome
 from bus.errors import ArenaFullError
 from bus.features.memory.link_memory import LinkMemory, LoanRequest
@@ -46,10 +46,11 @@ def new_loan(
     if isinstance(memory, LinkMemory) and nbytes >= FOLLOWS_MIN:
         # There never is room for more than the arena.
         waits = on_full == "wait" and nbytes <= config.arena_bytes
-        if waits and in_callback():
-            raise RuntimeError(
-                "cannot wait within a callback, whose thread may have to release a "
-                "message: use on_full='error' there"
+        if waits:
+            check_may_wait(
+                "wait",
+                ", whose thread may have to release a message: use on_full='error'"
+                " there",
             )
         view = _lend(memory, sender, entry, host, nbytes, deadline, waits=waits)
     if view is None:

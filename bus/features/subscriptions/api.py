@@ -12,7 +12,7 @@ from bus.api.arguments import (
     deadline_after,
     new_account_limits,
 )
-from bus.api.bus_thread import in_callback
+from bus.api.bus_thread import check_may_wait
 from bus.api.outcome import AwaitedOutcome
 from bus.api.reentry import guarded
 from bus.api.run_callback import run_callback
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from bus.model.address import Address
     from bus.model.registration import Overflow
     from bus.process.thread_manager import ThreadManager
+    from queuebroker.waiting.parking import Parker
 
-__all__ = ["Subscriber", "Subscription", "Watch"]
+__all__ = ["AwaitedConfirmation", "Subscriber", "Subscription", "Watch"]
 
 # The numbers of subscriptions in a journal, which may record several buses.
 _numbers: Final = itertools.count(1)
@@ -71,7 +72,7 @@ class Subscription(Uncopyable):
         exchange: Exchange,
         entry: Entry,
         specification: Specification,
-        callback: Callable[[Incoming], object],
+        callback: Callable[[Incoming], object] | None,
         reference: Any,
         account: Account,
     ) -> None:
@@ -121,6 +122,7 @@ class Subscription(Uncopyable):
             )
         if self._then is not None:
             self._then()
+        self._entry.mailbox.client.wake_waiters()
 
     def _start(self, settled: Callable[[], object] | None = None) -> None:
         """Subscribe; see `_begin`.
@@ -179,7 +181,8 @@ class Watch(Uncopyable):
         self.active = False
         manager = self._exchange.manager
         self._exchange.decide_remote(lambda: subscriptions_of(manager).unwatch(self))
-        _interests_of(self._entry).pop(self, None)  # last: as for a subscription
+        _interests_of(self._entry).pop(self, None)  # as for a subscription
+        self._entry.mailbox.client.wake_waiters()
 
     def _start(self) -> None:
         """Begin the watch; see `_begin`."""
@@ -224,9 +227,40 @@ class Subscriber:
         check_callback("callback", callback)
         timeout = answer_timeout(self._bus._config, timeout)
         deadline = deadline_after(timeout)
-        if wait and in_callback():
-            msg = "cannot wait within a callback: subscribe without wait=True there"
-            raise RuntimeError(msg)
+        if wait:
+            check_may_wait("wait", ": subscribe without wait=True there")
+        subscription, there = self.new_subscription(
+            to, callback, bus, ref, overflow, capacity
+        )
+        if not wait:
+            subscription._start()
+            self._cancel_if_closed(subscription, there)
+            return subscription
+        confirmation = AwaitedConfirmation(
+            subscription, self._sender.require_host(), self._bus, there
+        )
+        try:
+            self.start(confirmation)
+            confirmation.wait_until_over(deadline)
+            confirmation.check(timeout)
+        except BaseException:
+            subscription.cancel()
+            raise
+        return subscription
+
+    def new_subscription(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Incoming], object] | None,
+        bus: str | None,
+        ref: object,
+        overflow: Overflow,
+        capacity: int | None,
+    ) -> tuple[Subscription, TaskOwner]:
+        """Return a subscription that has not started, and the bus of the notifiers.
+
+        callback: None for one whose notifications a coroutine claims.
+        """
         limits = new_account_limits(self._bus._config, overflow, capacity)
         self._sender.require_host()
         specification, there = self._bus._specification(to, bus)
@@ -234,21 +268,15 @@ class Subscriber:
         subscription = Subscription(
             there._exchange, self._entry, specification, callback, ref, account
         )
-        if not wait:
-            subscription._start()
-            self._cancel_if_closed(subscription, there)
-            return subscription
+        return subscription, there
+
+    def start(self, confirmation: AwaitedConfirmation) -> None:
+        """Start the subscription whose confirmation is awaited."""
         # One request both subscribes and asks for the confirmation: otherwise each
         # process would answer twice with all its matching tasks.
-        confirmation = _AwaitedConfirmation(subscription, self._sender.require_host())
-        try:
-            subscription._start(lambda: confirmation.on_outcome(True))
-            self._cancel_if_closed(subscription, there)
-            confirmation.wait(self._bus, there, timeout, deadline)
-        except BaseException:
-            subscription.cancel()
-            raise
-        return subscription
+        subscription = confirmation.subscription
+        subscription._start(lambda: confirmation.on_outcome(True))
+        self._cancel_if_closed(subscription, confirmation.there)
 
     def watch(
         self,
@@ -268,30 +296,23 @@ class Subscriber:
 
     def wait_for_subscribers(self, count: int, timeout: float | None) -> bool:
         """Wait for subscribers to the task; see `Task.wait_for_subscribers`."""
-        positive("count", count)
         deadline = deadline_after(timeout)
-        if in_callback():
-            msg = "cannot wait within a callback: wait for subscribers elsewhere"
-            raise RuntimeError(msg)
-        # The outcome: True once there are enough, False if the task deregisters first.
-        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
-        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
-        manager = exchange.manager
+        check_may_wait("wait", ": wait for subscribers elsewhere")
+        wait = self.awaited_subscribers()
         try:
-            exchange.decide(
-                lambda: subscriptions_of(manager).await_subscribers(entry, count, then)
-            )
+            wait.start(count)
             wait.wait_until_over(deadline)
         finally:
-            exchange.decide_remote(
-                lambda: subscriptions_of(manager).forget_subscribers(then)
-            )
-        if wait.outcome:
-            return True
-        self._bus._lifetime.check()  # a closed bus is the more precise error
-        if wait.is_over():
-            raise UnknownTaskError(entry.name)
-        return False
+            wait.end()
+        return wait.check()
+
+    def awaited_subscribers(self, parker: Parker | None = None) -> AwaitedSubscribers:
+        """Return a wait for subscribers that has not started.
+
+        parker: see `AwaitedOutcome`.
+        """
+        host = self._sender.require_host()
+        return AwaitedSubscribers(self._entry, host, self._bus, parker)
 
     def _cancel_if_closed(
         self, interest: Subscription | Watch, there: TaskOwner
@@ -302,42 +323,47 @@ class Subscriber:
             interest.cancel()
 
 
-class _AwaitedConfirmation(AwaitedOutcome[bool]):
+class AwaitedConfirmation(AwaitedOutcome[bool]):
     """The confirmation of a subscription by all processes (BUS-MSG-18).
 
     Args:
         subscription: the subscription, which has not started.
         host: the thread manager of its task.
+        bus: the bus of the subscribing task.
+        there: the bus of the notifiers.
+        parker: see `AwaitedOutcome`.
     """
 
-    __slots__ = ("_subscription",)
+    __slots__ = ("_bus", "subscription", "there")
 
-    def __init__(self, subscription: Subscription, host: ThreadManager) -> None:
-        super().__init__(subscription._entry, host)
-        self._subscription: Final = subscription
+    def __init__(
+        self,
+        subscription: Subscription,
+        host: ThreadManager,
+        bus: TaskOwner,
+        there: TaskOwner,
+        parker: Parker | None = None,
+    ) -> None:
+        super().__init__(subscription._entry, host, parker=parker)
+        self._bus: Final = bus
+        self.there: Final = there
+        self.subscription: Final = subscription
         subscription._then = self.wake  # on cancel, or if the task deregisters
 
     def is_over(self) -> bool:
         """Return True if it is confirmed, cancelled, or the task has deregistered."""
-        return super().is_over() or not self._subscription.active
+        return super().is_over() or not self.subscription.active
 
-    def wait(
-        self,
-        bus: TaskOwner,
-        there: TaskOwner,
-        timeout: float | None,
-        deadline: float | None,
-    ) -> None:
-        """Wait for the confirmation; return if the subscription is cancelled.
+    def check(self, timeout: float | None) -> None:
+        """Check the result of the wait; return if the subscription is cancelled.
 
-        bus: the bus of the subscribing task. there: that of the notifiers.
+        timeout: the seconds for which the caller has waited; None for no limit.
 
         Raises:
             CommandTimeoutError: a process has not confirmed in time.
-            UnknownTaskError: the task deregisters, or a bus is closed meanwhile.
+            UnknownTaskError: the task has deregistered, or a bus is closed.
         """
-        subscription = self._subscription
-        self.wait_until_over(deadline)
+        subscription = self.subscription
         subscription._then = None
         if not self.is_over():
             assert timeout is not None
@@ -347,11 +373,60 @@ class _AwaitedConfirmation(AwaitedOutcome[bool]):
                 missing="confirmation of the subscription to",
             )
         if self.outcome is None:
-            bus._lifetime.check()  # a closed bus is the more precise error
+            self._bus._lifetime.check()  # a closed bus is the more precise error
             if self.entry.host is None:
                 raise UnknownTaskError(self.entry.name)
         if not subscription.active:
-            there._lifetime.check()
+            self.there._lifetime.check()
+
+
+class AwaitedSubscribers(AwaitedOutcome[bool]):
+    """A wait for a number of subscribers to a task; see `Task.wait_for_subscribers`.
+
+    The outcome is True once there are enough, False if the task deregisters first.
+    """
+
+    __slots__ = ("_bus",)
+
+    def __init__(
+        self,
+        entry: Entry,
+        host: ThreadManager,
+        bus: TaskOwner,
+        parker: Parker | None = None,
+    ) -> None:
+        super().__init__(entry, host, parker=parker)
+        self._bus: Final = bus
+
+    def start(self, count: int) -> None:
+        """Request the outcome."""
+        positive("count", count)
+        exchange, entry, then = self._bus._exchange, self.entry, self.on_outcome
+        manager = exchange.manager
+        exchange.decide(
+            lambda: subscriptions_of(manager).await_subscribers(entry, count, then)
+        )
+
+    def end(self) -> None:
+        """Cancel the request; idempotent."""
+        exchange, then = self._bus._exchange, self.on_outcome
+        manager = exchange.manager
+        exchange.decide_remote(
+            lambda: subscriptions_of(manager).forget_subscribers(then)
+        )
+
+    def check(self) -> bool:
+        """Return True if there are enough subscribers.
+
+        Raises:
+            UnknownTaskError: the task has deregistered, or its bus is closed.
+        """
+        if self.outcome:
+            return True
+        self._bus._lifetime.check()  # a closed bus is the more precise error
+        if self.is_over():
+            raise UnknownTaskError(self.entry.name)
+        return False
 
 
 def _begin(

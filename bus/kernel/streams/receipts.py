@@ -33,19 +33,25 @@ class Receipts:
     def expect(self, number: int, count: int = 1) -> None:
         """Record received messages with consecutive numbers, from `number` on.
 
-        They are above all those received before.
+        They are above all those received before. The call may be repeated for the last
+        ones, after an interrupt.
         """
         unread = self.unread
-        if unread and unread[-1][1] == number:
-            unread[-1][1] += count
+        if unread and unread[-1][1] >= number:
+            unread[-1][1] = number + count
         else:
             unread.append([number, number + count])
 
     def take(self, number: int, count: int = 1) -> bool:
-        """Record extracted messages; return True if `extracted` has risen."""
+        """Record extracted messages; return True if `extracted` has risen.
+
+        True as well if the call is repeated: it may not have been acknowledged.
+        """
         unread, taken = self.unread, self._taken
         if not unread or (first := unread[0])[0] != number:
             # The rare case: messages extracted out of order.
+            if number <= self.extracted:
+                return True  # repeated, after an interrupt
             taken.update(range(number, number + count))
             return False
         while True:  # move the lower bound of the unread numbers up

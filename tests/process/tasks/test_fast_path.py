@@ -33,7 +33,7 @@ class _Link:
     def __init__(self, event: Callable[[Any], bool]) -> None:
         self._event = event
 
-    def receive(self, _: bytes, _now: float, todo: Any, *, answers_only: bool) -> bool:
+    def receive(self, _: bytes, _now: float, todo: Any, *, tasks_only: bool) -> bool:
         return self._event(todo)
 
 

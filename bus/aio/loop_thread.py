@@ -1,0 +1,448 @@
+"""`LoopThread`: an event loop as a thread of a bus, which hosts tasks.
+
+The loop serves the tasks between its own callbacks, whenever their inbox has an item.
+Serving never blocks, since these tasks have no callbacks: their messages stay unread
+until a coroutine receives them, so that the capacity of a task counts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import weakref
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
+
+from bus.aio.loop_links import LoopLinks
+from bus.aio.waits import GuardedWait
+from bus.api.bus_thread import LOOPS, BusThread
+from bus.api.bus_threads import BusThreads
+from bus.api.reentry import guarded
+from queuebroker import _sync
+from queuebroker.aio.waiting import wait_for
+from queuebroker.aio.waker import running_waker
+from queuebroker.waiting.parking import PENDING, Pending
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Coroutine
+    from threading import Thread
+
+    from bus.api.bus_thread import StuckCallback, ThreadOwner
+    from bus.api.task import Task
+    from bus.process.thread_manager import ThreadManager
+    from queuebroker.aio.waker import Waker
+
+__all__ = ["HandlerTask", "LoopThread", "wait_until"]
+
+_numbers: Final = itertools.count(1)  # of the threads, for their names
+# Maximum time, in seconds, for which the end waits for cancelled handlers.
+_CANCEL_S: Final = 1.0
+
+_add: Final = guarded("serve in an event loop")(BusThreads.add)
+_end: Final = guarded("stop a thread")(BusThread._end_as_orphan)
+
+
+async def wait_until(
+    done: Callable[[], object], task: Task, deadline: float | None
+) -> bool:
+    """Wait until ``done()`` returns true; return False if the deadline passes first.
+
+    task: a task of the running loop. A thread that makes the condition true wakes the
+      waiters of its receiver afterwards (`Receiver.wake_waiters`).
+    deadline: on the monotonic clock in seconds; None for no limit.
+
+    Raises:
+        RuntimeError: another loop hosts the task.
+    """
+    receiver = task._receiver
+    if not isinstance(waiters := receiver.waiters, list):
+        receiver.waiters = waiters = []
+    try:
+        while not _look(done):
+            # Arrived messages come before the deadline. Of other tasks this serves only
+            # one round: they may cause further messages without end.
+            host = task._entry.host
+            if (
+                host is not None
+                and host.thread.serve()
+                and (task._entry.mailbox.items or _look(done))
+            ):
+                continue
+            waker = running_waker() if host is None else host.thread.waker()
+            waiter = waker.waiter()
+            try:
+                waiters.append(waiter)
+                # Checked after the parker is listed: an earlier thread could not see
+                # it.
+                if not _look(done) and not await waiter.slept(deadline):
+                    return _look(done)
+            finally:
+                if waiter in waiters:  # else an interrupt came first
+                    waiters.remove(waiter)  # the first call here: none comes before it
+    finally:
+        # It may have been woken for a message that it does not take, or for the first
+        # of several.
+        receiver.wake_next_waiter()
+    return True
+
+
+@guarded("receive")
+def _look(done: Callable[[], object]) -> bool:
+    """Return the truth of a condition whose evaluation may take locks."""
+    return bool(done())
+
+
+class HandlerTask(Protocol):
+    """A task with a handler, as its thread uses it; `bus.aio.Task` implements it."""
+
+    def _is_idle(self) -> bool:
+        """Return True if the handler handles no command and has none to take."""
+
+    def _is_handled_by(self, job: asyncio.Task[Any] | None) -> bool:
+        """Return True if an asyncio task handles a command of the task."""
+
+    def _answer_busy(self) -> None:
+        """Answer the commands that the handler handles with an error."""
+
+
+class LoopThread(BusThread):
+    """The thread of an event loop, which serves tasks between its callbacks.
+
+    It is created in the running loop. An asyncio task of its own serves until the
+    thread is stopped, or until the loop cancels that task at its end; both deregister
+    the tasks of the bus. If the loop cannot do so any more, another thread does.
+
+    loop: the event loop.
+    caller: the `bus.aio.Task` for the calls of its coroutines; None before the first.
+    closing: closes the bus, if a handler has requested that; else None.
+    drives: True while `ThreadManager.driving` is held for the loop.
+    waker: returns that of the loop. take_last_link: see `LoopLinks.take_last`.
+    handled: the tasks with a handler. A stopped thread serves until all are idle, until
+      its stop time at the latest.
+
+    Lock: `ThreadManager.driving` is held for the loop until the thread has ended.
+    """
+
+    __slots__ = (
+        "_jobs",
+        "_links",
+        "_python_thread",
+        "_serving",
+        "_until",
+        "_woken",
+        "caller",
+        "closing",
+        "drives",
+        "handled",
+        "loop",
+        "take_last_link",
+        "waker",
+    )
+
+    def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
+        super().__init__(owner, manager)
+        self.loop: Final[AbstractEventLoop] = asyncio.get_running_loop()
+        self.caller: Any = None
+        self.closing: asyncio.Task[None] | None = None
+        self.handled: Final[set[HandlerTask]] = set()
+        self._links: Final = LoopLinks(manager, self.loop, self._on_links_ready)
+        self.take_last_link: Final = self._links.take_last
+        self._jobs: Final[set[asyncio.Task[None]]] = set()
+        self._python_thread: Thread
+        self._adopt()
+        manager.driving.acquire()
+        self.drives: bool = True
+        # Weak: an exception's frames may hold this, and so would hold a descriptor.
+        self.waker: Final = cast("Callable[[], Waker]", weakref.ref(running_waker()))
+        # Except in `_serve`, coroutines use the bus as other threads do, by the inbox:
+        # they may be in the middle of a function of the bus that the loop must not
+        # enter again.
+        manager.waiting = True
+        LOOPS.append(self.loop)
+        # The deadline of the current wait of the serving asyncio task; None for none.
+        self._until: float | None = None
+        self._woken: bool = False  # see `_wake`
+        # Neither it nor a worker is referred to after its end: its exception would keep
+        # the frames of its coroutines, and so the descriptor of the loop.
+        self._serving: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of(cls, threads: BusThreads, loop: AbstractEventLoop) -> LoopThread:
+        """Return the thread of the running loop; create it if it is missing.
+
+        Raises:
+            NotImplementedError: the loop cannot read descriptors.
+        """
+        for thread in threads.running.copy():
+            if isinstance(thread, cls):
+                if thread.loop is loop and thread.serves:
+                    return thread
+                if thread.loop.is_closed():
+                    _end(thread)
+        running_waker()  # raises before there is a thread
+        new = _add(threads, f"loop{next(_numbers)}", cls)
+        # Not guarded, nor under the lock of the threads: an eager asyncio task begins
+        # here.
+        new._start()
+        return new
+
+    @property
+    def serves(self) -> bool:
+        """True until the thread has ended, or its loop is closed."""
+        return self.drives and not self.loop.is_closed()
+
+    def check_running(self) -> None:
+        """Check that the event loop of the thread is the running one.
+
+        Raises:
+            RuntimeError: it is not.
+        """
+        if asyncio.get_running_loop() is not self.loop:
+            msg = (
+                f"thread {self.name!r} of bus {self._owner.name!r} belongs to another"
+                " event loop: await its tasks there"
+            )
+            raise RuntimeError(msg)
+
+    def start_job(
+        self,
+        job: Coroutine[Any, Any, None],
+        then: Callable[[asyncio.Task[None]], object],
+    ) -> asyncio.Task[None]:
+        """Start an asyncio task that is cancelled when the thread ends.
+
+        then: called with the asyncio task when that is done.
+        """
+        task = self.loop.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(partial(self._on_job_done, then))
+        return task
+
+    def runs_handler(self) -> bool:
+        """Return True if the current asyncio task handles a command."""
+        job = asyncio.current_task()
+        return any(task._is_handled_by(job) for task in self.handled)
+
+    def serve(self) -> bool:
+        """Serve the arrived messages, without a wait; return False if there are none.
+
+        For coroutines of the loop.
+
+        Raises:
+            RuntimeError: called in another loop.
+        """
+        self.check_running()
+        manager = self._manager
+        timers = manager.scheduler.timers
+        if not manager.waiting:
+            return False  # an eager asyncio task begins within a callback
+        if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
+            return False
+        self._serve()
+        self._wake_if_due()
+        return True
+
+    def _start(self) -> None:
+        """Start the asyncio task that serves."""
+        self._serving = self.loop.create_task(self._serve_to_the_end_in_loop())
+
+    async def _serve_to_the_end_in_loop(self) -> None:
+        manager = self._manager
+        try:
+            await self._serve_in_loop(self._is_drained, lambda: manager.stop_at)
+            # Cancel the handlers, so that their callers are answered before the end.
+            for job in self._jobs.copy():
+                job.cancel()
+            limit = _sync.monotonic() + _CANCEL_S
+            await self._serve_in_loop(
+                lambda: not self._jobs or _sync.monotonic() >= limit, lambda: limit
+            )
+        except GeneratorExit:
+            raise  # the loop is closed, and can end nothing: see `_leave_loop`
+        except (KeyboardInterrupt, SystemExit):
+            self._start()  # the loop may run again
+            raise
+        except BaseException:
+            self._end_in_loop()
+            raise
+        self._end_in_loop()
+
+    async def _serve_in_loop(
+        self, over: Callable[[], bool], until: Callable[[], float | None]
+    ) -> None:
+        """Serve the tasks until ``over()``, which is to be called at ``until()``."""
+        manager = self._manager
+        inbox, timers = manager.inbox, manager.scheduler.timers
+        while self.drives and not over():
+            if manager.pending():
+                await asyncio.sleep(0)  # the other coroutines have their turn
+            else:
+                self._until = until()
+                if _earlier(timers, self._until):
+                    self._until = timers[0][0]
+                await wait_for(
+                    *(inbox, inbox.arrived, self._attempt_locked, self._has_work),
+                    *(self._until, GuardedWait),
+                )
+                self._woken = False
+            self._step()
+
+    def _step(self) -> None:
+        if not self.drives:
+            return  # another thread has ended it while the loop was stopped
+        try:
+            self._serve()
+        except Exception:  # noqa: BLE001 # of the bus; it ends only this step
+            self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+
+    @guarded("serve a thread")
+    def _wake(self) -> None:
+        """Wake the serving asyncio task, although nothing has arrived."""
+        self._woken = True
+        inbox = self._manager.inbox
+        with inbox.lock:
+            inbox.arrived.wake_one()
+
+    def _has_work(self) -> bool:
+        return self._woken or self._manager.inbox.has_items()
+
+    def _attempt_locked(self) -> Pending | None:
+        return None if self._has_work() else PENDING
+
+    def _serve_now(self) -> None:
+        """Serve the arrived messages, without a wait."""
+        manager = self._manager
+        if not manager.is_owner():
+            self._adopt()  # the loop runs in another thread now
+        manager.waiting = False
+        try:
+            self._links.take_last()  # that of a message sent without `take_last_link`
+            manager.poll(0.0)
+        finally:
+            manager.waiting = True
+            # Without a further turn of the loop for the coroutines woken just now.
+            self.waker().answer()
+
+    _serve = guarded("serve a thread")(_serve_now)
+
+    @guarded("serve a thread")
+    def _on_links_ready(self) -> None:
+        if not self.drives:
+            return  # as in `_step`
+        try:
+            self._links.read()
+            if self._manager.pending():
+                self._serve_now()
+            else:
+                self.waker().answer()  # the callers of the answers that came
+        except Exception:  # noqa: BLE001 # of the bus; it ends only this step
+            self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+        finally:
+            self._wake_if_due()
+
+    def _wake_if_due(self) -> None:
+        """Wake the serving asyncio task if it would sleep for too long."""
+        manager = self._manager
+        if (
+            self.stopped
+            or manager.pending()
+            or _earlier(manager.scheduler.timers, self._until)
+        ):
+            self._wake()
+
+    def _is_drained(self) -> bool:
+        """Return True if nothing is left to do for a stopped thread, or time is up."""
+        manager = self._manager
+        if manager.stop_at is None:
+            return False  # the request to stop is in the inbox, if there is one
+        if _sync.monotonic() >= manager.stop_at:
+            return True
+        return not manager.pending() and all(task._is_idle() for task in self.handled)
+
+    def _on_job_done(
+        self, then: Callable[[asyncio.Task[None]], object], task: asyncio.Task[None]
+    ) -> None:
+        self._jobs.discard(task)
+        if self.stopped:
+            self._wake()  # it may be drained now
+        then(task)
+
+    def _adopt(self) -> None:
+        self._manager.adopt()
+        self._python_thread = _sync.current_thread()
+
+    @guarded("stop a thread")
+    def _end_in_loop(self) -> None:
+        """End the thread, in the loop or as the loop cancels all its tasks."""
+        self._serving = None
+        if self._owner.lifetime.foreign:
+            return  # a forked child may leave its copy of the loop, too
+        self._links.close()
+        if not self.drives:
+            return
+        manager = self._manager
+        try:
+            self._request_stop(0.0, final=False)  # else its asyncio task was cancelled
+            for job in self._jobs.copy():
+                job.cancel()
+            for task in self.handled.copy():
+                task._answer_busy()  # the handlers end too late
+            manager.waiting = False
+            self._end_locked()
+        finally:
+            self.drives = False
+            manager.driving.release()
+            self.waker().answer()
+
+    def _end_locked(self) -> None:
+        super()._end_locked()
+        with suppress(ValueError):  # a forked child has forgotten it
+            LOOPS.remove(self.loop)
+
+    def _await_end(self) -> None:
+        """Wait until the thread has ended; take over if its loop cannot end it."""
+        self._leave_loop()
+        super()._await_end()
+
+    def _on_delay(self, stuck: StuckCallback) -> None:
+        self._leave_loop()
+        super()._on_delay(stuck)
+
+    def _leave_loop(self) -> None:
+        """Release `driving` if the loop cannot end the thread."""
+        manager, loop = self._manager, self.loop
+        stops = manager.is_owner() or not self._python_thread.is_alive()
+        if loop.is_closed() or (stops and not loop.is_running()):
+            with self._owner.lock:
+                if not self.drives:
+                    return
+                manager.waiting = False
+                self.drives = False  # no call from here to the release
+                manager.driving.release()
+            self._links.leave_all()
+            self._wake()  # if the loop runs again, its asyncio task ends
+
+    # A plain call between two runs of the loop, in its thread.
+
+    def _check_mine(self, act: str) -> None:
+        super()._check_mine(act)
+        self._refuse(act)
+
+    def _poll(self, until: float | None) -> NoReturn:  # noqa: ARG002
+        self._refuse("wait")
+
+    def _refuse(self, act: str) -> NoReturn:
+        msg = (
+            f"cannot {act} in thread {self.name!r}: its event loop serves its tasks;"
+            " run the loop, and await the calls of bus.aio in it"
+        )
+        raise RuntimeError(msg)
+
+
+def _earlier(
+    timers: list[tuple[float, int, Callable[[], object]]], until: float | None
+) -> bool:
+    """Return True if the first timer is due before a time; None for never."""
+    return bool(timers) and (until is None or timers[0][0] < until)

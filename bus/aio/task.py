@@ -1,0 +1,509 @@
+"""`Task`: a task of a bus for coroutines; its event loop hosts it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from bus.aio.loop_thread import LoopThread, wait_until
+from bus.aio.waits import GuardedWait, in_thread, wait_for_outcome
+from bus.api import task as threads
+from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
+from bus.api.questions import Call, Questions
+from bus.api.receiver import Responder
+from bus.api.reentry import guarded
+from bus.api.sender import Sender, explained, with_cause
+from bus.api.task import Where
+from bus.errors import BusError, BusFullError, CommandTimeoutError
+from bus.features.subscriptions.api import AwaitedSubscribers, Subscriber
+from bus.model.address import Address
+from bus.model.error_text import error_text_of
+from bus.model.loan import Loan
+from bus.model.message import NOREPLY, Incoming
+from bus.model.payload import freeze_within
+from bus.process.router import Router
+from queuebroker import _sync
+from queuebroker.aio.waiting import wait_for
+from queuebroker.aio.waker import running_waker
+from queuebroker.arguments import positive
+from queuebroker.closable import Uncopyable
+from queuebroker.waiting.parking import PENDING, Pending
+
+__all__ = ["Handler", "Task", "check_handler"]
+
+Handler: TypeAlias = Callable[[Incoming], Awaitable[Any]]
+
+# The steps of coroutines that take locks; each runs to its end before another call of
+# the same thread.
+_new_call: Final = guarded("call")(Sender.new_call)
+_cancel: Final = guarded("cancel a call")(Questions.cancel)
+_start_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.start)
+_end_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.end)
+
+
+@guarded("call")
+def _send(
+    thread: LoopThread,
+    sender: Sender,
+    call: Call,
+    encoded: bytes | None,
+    router: Router,
+) -> None:
+    """Send the command of a call, for the first time or once more."""
+    message = call.message
+    assert message is not None
+    if message._id:
+        router.send(message)
+    else:
+        sender.send_call(call, router, encoded)
+    thread.take_last_link()
+
+
+@guarded("respond")
+def _answer(
+    thread: LoopThread,
+    responder: Responder,
+    message: Incoming,
+    payload: Any,
+    error: str | None,
+) -> None:
+    """Answer a command whose answer is still wanted."""
+    responder.answer(message, payload, error)
+    thread.take_last_link()
+
+
+def check_handler(name: str, handler: object) -> None:
+    """Check the handler of a task: a coroutine function, or an object called as one."""
+    called = type(handler).__call__ if callable(handler) else None
+    if not (
+        inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+    ):
+        what = getattr(handler, "__qualname__", None) or repr(handler)
+        msg = (
+            f"cannot register {name!r}: its handler {what} is not a coroutine function;"
+            " define it with `async def`"
+        )
+        raise TypeError(msg)
+
+
+class Task(Uncopyable):
+    """A task of a bus for coroutines; `bus.aio.Bus.register` creates it.
+
+    The event loop in which it was registered hosts it, and its coroutines alone may
+    await its methods. Plain functions, such as `notify`, may be called in any thread.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_concurrency",
+        "_handled",
+        "_handler",
+        "_plain",
+        "_thread",
+        "_worker",
+    )
+
+    def __init__(
+        self,
+        plain: threads.Task,
+        thread: LoopThread,
+        handler: Handler | None = None,
+        concurrency: int = 1,
+    ) -> None:
+        self._plain: Final = plain
+        self._thread: Final = thread
+        self._handler: Final = handler
+        self._concurrency: Final = concurrency
+        # The asyncio task that receives the commands for the handler; None in a pause.
+        self._worker: asyncio.Task[None] | None = None
+        # Those that handle one command each.
+        self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
+        # Done when one of them ends; None before the worker has waited for that.
+        self._handled: asyncio.Future[None] | None = None
+        if handler is None:
+            plain._receiver.reads_by = (
+                "no coroutine receives its commands: await its receive(), or register"
+                " it with a handler"
+            )
+        else:
+            plain._receiver.reads_by = (
+                f"its handler handles {concurrency} of its commands, and has not"
+                " returned; raise concurrency=, or shorten it"
+            )
+            thread.handled.add(self)
+            self._resume()
+
+    def __repr__(self) -> str:
+        return f"<aio {self._plain!r}>"
+
+    @property
+    def address(self) -> Address:
+        """The full address: name, machine and bus."""
+        return self._plain.address
+
+    @property
+    def task(self) -> threads.Task:
+        """The plain task, for threads."""
+        return self._plain
+
+    # Sending.
+
+    async def call(
+        self,
+        to: Where,
+        payload: Any = None,
+        *,
+        bus: str | None = None,
+        timeout: float | Unset | None = UNSET,
+    ) -> Any:
+        """Send a command and await its answer; as `bus.Task.call`.
+
+        If the call is cancelled, an addressee that has not read the command yet does
+        not receive it; one that handles it continues.
+        """
+        question, error = await self._ask(to, payload, bus, timeout)
+        if error is None:
+            assert question.outcome is not None
+            return question.outcome.payload
+        entry = self._plain._entry
+        error, inspector, wait_s = explained(error, entry, question, here=False)
+        if inspector is not None:
+            asked = question.inspector_payload()
+            with suppress(BusError):  # the first error is the one to report
+                reason, failed = await self._ask(inspector, asked, bus, wait_s)
+                if failed is None and reason.outcome is not None:
+                    error = with_cause(error, reason.outcome.payload)
+        raise error
+
+    async def _ask(
+        self,
+        to: Where,
+        payload: Any,
+        bus: str | None,
+        timeout: float | Unset | None,
+    ) -> tuple[Call, BusError | None]:
+        """Await the outcome of a call; return the call, and its error if it failed."""
+        self._thread.check_running()
+        sender = self._plain._sender
+        sender.require_host()
+        waiter = self._thread.waker().waiter()
+        call, router, encoded = _new_call(
+            sender, to, payload, bus, timeout, None, waiter
+        )
+        message, questions = call.message, sender.asker.questions
+        assert message is not None
+        try:
+            await self._when_room(
+                partial(_send, self._thread, sender, call, encoded, router),
+                *(to, bus, lambda: message._size, call.deadline),
+            )
+            await wait_for_outcome(call, call.deadline)
+        except BaseException:
+            _cancel(questions, call)
+            raise
+        if call.outcome is None and _cancel(questions, call):
+            return call, sender.failure(call, call.timeout_error())
+        # The question is closed, and by another thread perhaps only now.
+        answer = call.outcome
+        if answer is not None and answer.error is None:
+            return call, None
+        return call, sender.failure(call, None)
+
+    async def command(
+        self,
+        to: Where | Sequence[Where],
+        payload: Any = None,
+        *,
+        bus: str | None = None,
+        timeout: float | Unset | None = UNSET,
+    ) -> None:
+        """Send a command without an answer, to one task or to several (BUS-MSG-2).
+
+        If a single addressee has the policy ``block`` and no room, this waits for room,
+        at most `bus.BusConfig.send_timeout_s`. Otherwise as `bus.Task.command`.
+        """
+        self._thread.check_running()
+        command = partial(self._plain.command, to, payload, bus, timeout=timeout)
+
+        def size() -> int:
+            config = self._plain._bus._config
+            return freeze_within(payload, config.message_bytes_max, config.encoders)[1]
+
+        if isinstance(to, (str, Address)) and type(payload) is not Loan:
+            await self._when_room(command, to, bus, size)
+        else:
+            # Other addressees have received it, or the loan is used up.
+            command()
+
+    async def _when_room(
+        self,
+        send: Callable[[], object],
+        to: Where,
+        bus: str | None,
+        size: Callable[[], int],
+        until: float | None = None,
+    ) -> None:
+        """Send; wait for room and retry if the policy of a full addressee is ``block``.
+
+        size: returns the size of the message in bytes.
+        until: when the wait ends at the latest, on the monotonic clock in seconds.
+
+        Raises:
+            BusFullError: another policy, or there is no room in time (BUS-FLOW-6).
+        """
+        deadline = None
+        while True:
+            try:
+                send()
+            except BusFullError:
+                now = _sync.monotonic()
+                if deadline is None:
+                    deadline = now + self._plain._bus._config.send_timeout_s
+                    if until is not None:
+                        deadline = min(deadline, until)
+                if now >= deadline or not await self._wait_for_room(
+                    to, bus, size(), deadline
+                ):
+                    raise
+                await asyncio.sleep(0)  # other senders may take the room each time
+            else:
+                return
+
+    async def _wait_for_room(
+        self, to: Where, bus: str | None, size: int, deadline: float
+    ) -> bool:
+        """Wait until an addressee has room for a message, if its policy is ``block``.
+
+        size: the size of the message in bytes.
+        deadline: on the monotonic clock in seconds. Return False if it passes first, if
+          no task has the name, or the task has another policy.
+        """
+        name, there = self._plain._bus._route(to, bus)
+        entry = there._exchange.find(name)
+        if entry is None:
+            return False
+        host, account = entry.host, entry.mailbox.client.account
+        if host is None:
+            return True  # the next attempt finds the task elsewhere
+        if account.overflow != "block":
+            return False
+
+        def ready() -> bool:
+            return entry.host is not host or not account.full(size)
+
+        def attempt() -> Pending | None:
+            return None if ready() else PENDING
+
+        inbox = host.inbox
+        room = await wait_for(
+            *(inbox, inbox.room, attempt, ready, deadline), GuardedWait
+        )
+        return room is None
+
+    def notify(self, payload: Any = None) -> None:
+        """Send a notification to all subscribers; as `bus.Task.notify`.
+
+        It never waits: a subscriber whose policy is ``block`` and that has no room
+        raises `BusFullError`; all others get the notification.
+        """
+        self._plain.notify(payload)
+
+    async def loan(
+        self,
+        nbytes: int,
+        *,
+        on_full: OnFull = "error",
+        timeout: float | Unset | None = UNSET,
+    ) -> Loan:
+        """Return a buffer for a long message, to write in place; as `bus.Task.loan`.
+
+        With ``on_full="wait"`` this waits for room, and other coroutines go on.
+        """
+        self._thread.check_running()
+        loan = partial(self._plain.loan, nbytes, on_full=on_full, timeout=timeout)
+        return loan() if on_full != "wait" else await in_thread(loan, _release)
+
+    async def wait_for_subscribers(
+        self, count: int = 1, timeout: float | None = None
+    ) -> bool:
+        """Wait until this task has ``count`` subscribers; False if time is up first.
+
+        As `bus.Task.wait_for_subscribers`.
+        """
+        deadline = deadline_after(timeout)
+        self._thread.check_running()
+        plain = self._plain
+        own = Subscriber(plain._bus, plain._entry, plain._sender)
+        wait = own.awaited_subscribers(running_waker().waiter())
+        try:
+            _start_wait(wait, count)
+            await wait_for_outcome(wait, deadline)
+        finally:
+            _end_wait(wait)
+        return wait.check()
+
+    # Receiving.
+
+    async def receive(self, timeout: float | None = None) -> Incoming:
+        """Wait for a command and return it; for tasks without a handler.
+
+        `Incoming.respond` answers it. A cancelled call has received none.
+
+        Raises:
+            CommandTimeoutError: no command arrived in time.
+            RuntimeError: called in another event loop, or the task has a handler.
+            UnknownTaskError: the task is deregistered.
+        """
+        deadline = deadline_after(timeout)
+        self._thread.check_running()
+        name = self._plain._entry.name
+        if self._handler is not None:
+            msg = f"cannot receive for {name!r}: its commands go to a handler"
+            raise RuntimeError(msg)
+        message = await self._receive(deadline)
+        if message is None:
+            assert timeout is not None
+            raise CommandTimeoutError(name, timeout, missing="command for")
+        return message
+
+    async def _receive(self, deadline: float | None) -> Incoming | None:
+        receiver, sender = self._plain._receiver, self._plain._sender
+
+        def claimed() -> bool:
+            sender.require_host()
+            return receiver.claim()
+
+        if not await wait_until(claimed, self._plain, deadline):
+            return None
+        message, receiver.claimed = receiver.claimed, None
+        return message
+
+    # Handling.
+
+    def _is_idle(self) -> bool:
+        return not (self._busy or self._plain._receiver.unclaimed())
+
+    def _is_handled_by(self, job: asyncio.Task[Any] | None) -> bool:
+        return job in self._busy
+
+    def _answer_busy(self) -> None:
+        for message in self._busy.values():
+            with suppress(BusError):  # this process may have left the caller's bus
+                self._respond_error(message, "the event loop of its handler has ended")
+
+    def _resume(self) -> None:
+        """Let the handler take commands, if there is one, and it does not."""
+        if self._handler is not None and self._worker is None:
+            self._worker = self._thread.start_job(
+                self._handle_all(self._handler), self._on_worker_done
+            )
+
+    async def _pause(self) -> None:
+        """Let the handler take no more commands; wait for those that it handles.
+
+        Raises:
+            RuntimeError: it takes none already.
+        """
+        if self._handler is None:
+            return
+        worker, self._worker = self._worker, None
+        if worker is None:
+            self._plain._sender.require_host()  # else it is deregistered
+            name = self._plain._entry.name
+            msg = f"cannot hand over {name!r}: an earlier hand-over has not ended"
+            raise RuntimeError(f"{msg}; await that first")
+        worker.cancel()
+        await asyncio.wait([worker, *self._busy])
+
+    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
+        if self._worker is worker:
+            self._worker = None
+
+    async def _handle_all(self, handler: Handler) -> None:
+        busy, message = self._busy, None
+        try:
+            while (message := await self._receive(None)) is not None:
+                handling = self._thread.start_job(
+                    self._handle(handler, message), partial(self._on_handled, message)
+                )
+                if handling.done():  # it was eager, and never suspended
+                    message = None
+                    await asyncio.sleep(0)
+                    continue
+                busy[handling] = message
+                message = None
+                while len(busy) >= self._concurrency:
+                    # Not `asyncio.wait`, which takes longer than a short handler.
+                    self._handled = self._thread.loop.create_future()
+                    await self._handled
+        except BusError:  # the task is deregistered, perhaps by force
+            self._thread.handled.discard(self)
+        except (KeyboardInterrupt, SystemExit) as error:  # the loop may run again
+            self._worker = None
+            self._resume()
+            if message is not None:  # else its handler has it, or nobody
+                self._respond_error(message, f"interrupted by {error_text_of(error)}")
+            raise
+
+    async def _handle(self, handler: Handler, message: Incoming) -> None:
+        """Handle one command; its answer is the value that the handler returns."""
+        receiver = self._plain._receiver
+        job = asyncio.current_task()
+        assert job is not None
+        self._busy[job] = message  # an eager asyncio task begins before it is returned
+        try:
+            answer = await handler(message)
+            if answer is NOREPLY or message._answered or not message.wants_reply:
+                return
+            _answer(self._thread, receiver.responder, message, answer, None)
+        except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
+            receiver.on_exception(handler)
+            self._respond_error(message, error_text_of(error))
+        finally:
+            self._free(job)
+
+    def _free(self, handling: asyncio.Task[Any]) -> None:
+        """Let the handler take a further command, after the end of one."""
+        self._busy.pop(handling, None)
+        if self._handled is not None and not self._handled.done():
+            self._handled.set_result(None)
+
+    def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
+        self._free(handling)  # if it was cancelled before its first step
+        if handling.cancelled():  # perhaps before its first step
+            self._respond_error(message, "the handler was cancelled")
+        elif (error := handling.exception()) is not None:
+            self._respond_error(message, f"interrupted by {error_text_of(error)}")
+
+    def _respond_error(self, message: Incoming, why: str) -> None:
+        if self._plain._bus._lifetime.foreign:
+            return  # in a forked child
+        if message.wants_reply and not message._answered:
+            responder = self._plain._receiver.responder
+            _answer(self._thread, responder, message, None, why)
+
+    def deregister(self, *, final: bool = False) -> None:
+        """Deregister from the bus; as `bus.Task.deregister`. Does not wait.
+
+        The handler ends the commands that it handles.
+        """
+        self._plain.deregister(final=final)
+
+
+def check_concurrency(concurrency: int, handler: Handler | None) -> None:
+    """Check the argument ``concurrency``, which is for tasks with a handler."""
+    positive("concurrency", concurrency)
+    if handler is None and concurrency != 1:
+        msg = (
+            f"concurrency is for a task with a handler, got {concurrency}: leave it out"
+        )
+        raise ValueError(msg)
+
+
+def _release(loan: Loan) -> None:
+    with loan:
+        pass

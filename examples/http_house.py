@@ -1,0 +1,70 @@
+"""A web server passes its requests on to a bus: each is a command, and its answer.
+
+The server and the task share one event loop here. The task may as well live in another
+process: only its name is used.
+"""
+
+import asyncio
+import json
+import socket
+import urllib.error
+import urllib.request
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from bus import CommandTimeoutError, UnresolvedError, aio
+
+
+@asynccontextmanager
+async def bus_of(_app):
+    async with aio.open_bus("house") as bus:
+
+        @bus.task("thermostat")
+        async def decide(message):
+            return {"heat": message.payload["celsius"] < 18}
+
+        yield {"bus": bus}
+
+
+async def call(request):
+    task, payload = request.path_params["task"], await request.json()
+    try:
+        answer = await request.state.bus.call(task, payload, timeout=1)
+    except UnresolvedError as error:
+        return JSONResponse({"error": str(error)}, status_code=404)
+    except CommandTimeoutError as error:
+        return JSONResponse({"error": str(error)}, status_code=504)
+    return JSONResponse(answer)
+
+
+app = Starlette(routes=[Route("/{task}", call, methods=["POST"])], lifespan=bus_of)
+
+
+def post(port, task, payload):
+    url, data = f"http://127.0.0.1:{port}/{task}", json.dumps(payload).encode()
+    try:
+        with urllib.request.urlopen(url, data) as response:
+            print(response.status, response.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            print(error.code, error.reason)
+
+
+async def main():
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    port = listening.getsockname()[1]
+    await asyncio.to_thread(post, port, "thermostat", {"celsius": 17})
+    await asyncio.to_thread(post, port, "thermostat", {"celsius": 21})
+    await asyncio.to_thread(post, port, "window", {"open": True})
+    server.should_exit = True
+    await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

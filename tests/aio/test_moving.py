@@ -1,0 +1,153 @@
+"""Tasks of an event loop that move."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import BusError, RemoteError, aio
+from bus.aio import waits
+from specs.clauses import clause
+from tests.aio.support import echo, run
+from tests.kit.constants import set_constants
+from tests.support import LIMIT_S, Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import Bus, Incoming
+    from tests.bus.support import There
+
+
+@clause("BUS-MOVE-10")
+@pytest.mark.parametrize("distance", ["other process"])
+def test_a_task_is_handed_over_with_its_state(
+    bus: Bus, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that its handler handles just now ends before."""
+    handled = False
+
+    def in_thread(function: Callable[[], Any], undo: Any = None) -> Any:
+        assert handled or "hand_over" not in str(function)
+        return real(function, undo)
+
+    real = waits.in_thread
+    monkeypatch.setattr("bus.aio.bus.in_thread", in_thread)
+
+    async def main() -> None:
+        near, far = aio.wrap(bus), aio.wrap(there.bus)
+        begun, go = asyncio.Event(), asyncio.Event()
+        count = 0
+
+        async def counter(message: Incoming) -> Any:
+            nonlocal count, handled
+            begun.set()
+            await go.wait()
+            count += message.payload
+            handled = True
+            return count
+
+        async def continued(bus: aio.Bus, name: str, state: Any) -> aio.Task:
+            async def counter(message: Incoming) -> Any:
+                return f"moved: {state + message.payload}"
+
+            return await bus.register(name, counter)
+
+        await far.accept_tasks("accepts", {"counter": continued})
+        task = await near.register("counter", counter)
+        task.task.on_leave(lambda: count)
+        first = asyncio.create_task(near.call("counter", 2))
+        await begun.wait()
+        second = asyncio.create_task(near.call("counter", 1))
+        moving = asyncio.create_task(near.hand_over(task, there.at("accepts")))
+        for _ in range(10):  # more turns of the loop than the pause takes
+            await asyncio.sleep(0)
+        go.set()
+
+        assert await first == 2
+        await moving
+        assert await second == "moved: 3"
+
+    run(main())
+
+
+@clause("BUS-MOVE-10")
+def test_a_handler_cannot_hand_over_its_own_task(bus: Bus) -> None:
+    async def main() -> None:
+        face = aio.wrap(bus)
+
+        @face.task("moves")
+        async def move(_: Incoming) -> None:
+            await face.hand_over(move, "elsewhere")
+
+        with pytest.raises(RemoteError, match="in its own handler"):
+            await face.call("moves")
+
+    run(main())
+
+
+@clause("BUS-MOVE-10")
+def test_a_second_hand_over_at_once_is_refused(bus: Bus) -> None:
+    """Both used to fail and start the handler again, which then ran twice at once."""
+
+    async def main() -> None:
+        face, busy = aio.wrap(bus), 0
+
+        @face.task("moves")
+        async def alone(_: Incoming) -> int:
+            nonlocal busy
+            busy += 1
+            most = busy
+            await asyncio.sleep(0)
+            busy -= 1
+            return most
+
+        moves = [face.hand_over(alone, "nobody", timeout=0.01) for _ in range(2)]
+        first, second = await asyncio.gather(*moves, return_exceptions=True)
+
+        assert isinstance(first, BusError)
+        assert "an earlier hand-over has not ended" in str(second)
+        calls = [face.call("moves") for _ in range(5)]
+        assert await asyncio.gather(*calls) == [1] * 5
+
+    run(main())
+
+
+@clause("BUS-MOVE-2")
+def test_a_task_of_coroutines_moves_to_no_thread(bus: Bus) -> None:
+    async def main() -> None:
+        face = aio.wrap(bus)
+        task = await face.register("echo", echo)
+
+        with pytest.raises(RuntimeError, match=r"cannot move 'echo' .*deregister it"):
+            task.task.move(bus.thread())
+
+        assert await face.call("echo", 1) == 1
+
+    run(main())
+
+
+@clause("BUS-MOVE-10")
+@pytest.mark.parametrize("stops", ["before", "meanwhile"])
+@pytest.mark.parametrize("distance", ["other process"])
+def test_a_stopped_loop_accepts_no_task(bus: Bus, there: There, stops: str) -> None:
+    """Its thread used to wait for it without end."""
+    set_constants(STUCK_CALLBACK_S=0.01)
+    task = bus.register("moves")
+    task.on_leave(lambda: "state")
+
+    async def never(_: aio.Bus, __: str, ___: Any) -> aio.Task:
+        loop.stop()
+        return await asyncio.Future[aio.Task]()
+
+    with asyncio.Runner() as runner, Threads() as threads:
+        loop, face = runner.get_loop(), aio.wrap(there.bus)
+        runner.run(face.accept_tasks("accepts", {"moves": never}))
+        bus.wait_for(there.at("accepts"))
+        moving = threads.start(bus.hand_over, task, there.at("accepts"))
+        if stops == "meanwhile":
+            loop.run_forever()
+
+        assert "does not run" in str(moving.error(LIMIT_S))
