@@ -102,6 +102,11 @@ class LinkWriter(ServedSocket):
         self.secured = self.piecewise = True
         self._flags = 0
 
+    def _finish(self) -> None:
+        super()._finish()
+        if self._finished:
+            self._opening = None  # it may refer to the former host: as in the base
+
     def flush_locked(self) -> None:
         """Write the pending output, as far as the socket takes it."""
         protocol = self.protocol

@@ -13,6 +13,8 @@ from queuebroker import (
     BrokerManager,
     DisconnectedQueueError,
     ReceiveTimeoutError,
+    UnknownBrokerError,
+    _net,
     current_broker,
 )
 from queuebroker.aio import wrap
@@ -165,6 +167,24 @@ def test_a_closed_broker_is_forgotten_silently(manager: BrokerManager) -> None:
     with pytest.raises(ValueError, match="tls is not given"):
         SocketQueueBroker("b", listen="tls://127.0.0.1:0", manager=manager)
     gc.collect()  # a warning would be an error
+
+
+@clause("QB-PY-7")
+def test_a_forgotten_broker_that_has_found_no_listener_is_closed(
+    manager: BrokerManager, without_collector: None
+) -> None:
+    """No cycle of the attempt to connect holds it until a garbage collection."""
+    broker = [SocketQueueBroker("b", listen="tcp://127.0.0.1:0", manager=manager)]
+    with suppress(UnknownBrokerError):  # `raises` would keep the traceback
+        nowhere = f"tcp://127.0.0.1:{_net.unused_port()}"
+        broker[0].connect(nowhere, 1, timeout=LIMIT_S, required=True)
+
+    def forget() -> None:
+        broker.clear()
+        until(lambda: not manager.names(), "the broker is closed")
+
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        forget()
 
 
 @clause("QB-PY-7")
