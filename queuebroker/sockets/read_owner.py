@@ -216,11 +216,12 @@ class ReadOwner:
     def _review(self) -> None:
         """Take the lease back from an event loop that has not read for `LENT_S`."""
         with self._lock:
+            self._reviewing = False
             due_at = self.read_at + LENT_S
-            self._reviewing = self.lent is not None and _sync.monotonic() < due_at
-            if self._reviewing:
+            if self.lent is not None and _sync.monotonic() < due_at:
                 # One timer for many reads, as in `_rearm`.
                 self._driver.at(due_at, self._review, self)
+                self._reviewing = True
                 return
             self.take_back_locked()
         self._settle()
