@@ -141,6 +141,9 @@ class Task(Uncopyable):
             raise  # to `threading.excepthook`
         finally:
             _running.pop(ident, None)
+            # As a thread does: the task may exist for long, and a queue among them that
+            # nobody disconnected would stay connected.
+            del self._target, self._args
 
     def _warn(self, waiting: str) -> None:
         # Imported here, as in `queuebroker.observer`.

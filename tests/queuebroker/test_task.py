@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import Broker, BrokerManager, QueueBroker, Task, aio, current_broker
+from queuebroker import (
+    Broker,
+    BrokerManager,
+    DisconnectedQueueError,
+    MessageQueue,
+    QueueBroker,
+    Task,
+    aio,
+    current_broker,
+)
 from specs.clauses import clause
-from tests.support import Threads, until
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -286,6 +295,33 @@ def test_a_kept_exception_keeps_no_queue(broker: QueueBroker) -> None:
 
     assert isinstance(task.exception, ZeroDivisionError)
     assert list(peer) == [b"one"]
+
+
+@clause("QB-NAME-9", "QB-PY-7")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_task_that_has_ended_keeps_no_queue_that_it_was_given(
+    broker: QueueBroker, fails: bool
+) -> None:
+    ends: list[MessageQueue] = []
+
+    def work(end: MessageQueue) -> None:
+        end.send(b"one")
+        if fails:
+            raise ZeroDivisionError
+
+    with Threads() as threads:
+        accepting = threads.start(broker.accept, 1)
+        ends.append(broker.connect("b", 1, required=True))
+    with _hooked():
+        task = Task(broker, work, ends.pop())
+        task.start()
+        task.join()
+
+    peer = accepting.result()
+    assert peer.receive(timeout=LIMIT_S) == b"one"
+    with pytest.raises(DisconnectedQueueError):
+        peer.receive(timeout=LIMIT_S)
 
 
 @contextmanager
