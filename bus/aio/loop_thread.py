@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
@@ -97,6 +98,9 @@ def _look(done: Callable[[], object]) -> bool:
 class HandlerTask(Protocol):
     """A task with a handler, as its thread uses it; `bus.aio.Task` implements it."""
 
+    def _take(self) -> None:
+        """Let the handler take unread commands, as many as it may handle at once."""
+
     def _is_idle(self) -> bool:
         """Return True if the handler handles no command and has none to take."""
 
@@ -116,6 +120,7 @@ class LoopThread(BusThread):
 
     loop: the event loop.
     caller: the `bus.aio.Task` for the calls of its coroutines; None before the first.
+    ending: True once the handlers are cancelled, and take no more commands.
     closing: closes the bus, if a handler has requested that; else None.
     drives: True while `ThreadManager.driving` is held for the loop.
     waker: returns that of the loop. take_last_link: see `LoopLinks.take_last`.
@@ -130,11 +135,13 @@ class LoopThread(BusThread):
         "_links",
         "_python_thread",
         "_serving",
+        "_taking",
         "_until",
         "_woken",
         "caller",
         "closing",
         "drives",
+        "ending",
         "handled",
         "loop",
         "take_last_link",
@@ -149,11 +156,14 @@ class LoopThread(BusThread):
         self.handled: Final[set[HandlerTask]] = set()
         self._links: Final = LoopLinks(manager, self.loop, self._on_links_ready)
         self.take_last_link: Final = self._links.take_last
+        # The tasks with a handler that may have commands to take, from any thread.
+        self._taking: Final[deque[HandlerTask]] = deque()
         self._jobs: Final[set[asyncio.Task[None]]] = set()
         self._python_thread: Thread
         self._adopt()
         manager.driving.acquire()
         self.drives: bool = True
+        self.ending: bool = False
         # Weak: an exception's frames may hold this, and so would hold a descriptor.
         self.waker: Final = cast("Callable[[], Waker]", weakref.ref(running_waker()))
         # Except in `_serve`, coroutines use the bus as other threads do, by the inbox:
@@ -242,6 +252,8 @@ class LoopThread(BusThread):
             return False
         self._serve()
         self._wake_if_due()
+        if self._taking:
+            self._wake()
         return True
 
     def _start(self) -> None:
@@ -253,6 +265,7 @@ class LoopThread(BusThread):
         try:
             await self._serve_in_loop(self._is_drained, lambda: manager.stop_at)
             # Cancel the handlers, so that their callers are answered before the end.
+            self.ending = True
             for job in self._jobs.copy():
                 job.cancel()
             limit = _sync.monotonic() + _CANCEL_S
@@ -296,6 +309,28 @@ class LoopThread(BusThread):
             self._serve()
         except Exception:  # noqa: BLE001 # of the bus; it ends only this step
             self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+        self._let_take()
+
+    def take_soon(self, task: HandlerTask) -> None:
+        """Let a handler take commands, when this step ends, or else in a step.
+
+        Any thread may call this.
+        """
+        self._taking.append(task)
+        manager = self._manager
+        if manager.waiting or not manager.is_owner():
+            self._wake()
+
+    def _let_take(self) -> None:
+        while self._taking:
+            try:
+                self._taking[0]._take()
+            except Exception:  # noqa: BLE001 # as in `_step`
+                self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+            except BaseException:
+                self._wake()  # an interrupt: the next step tries again
+                raise
+            self._taking.popleft()
 
     @guarded("serve a thread")
     def _wake(self) -> None:
@@ -306,7 +341,7 @@ class LoopThread(BusThread):
             inbox.arrived.wake_one()
 
     def _has_work(self) -> bool:
-        return self._woken or self._manager.inbox.has_items()
+        return self._woken or bool(self._taking) or self._manager.inbox.has_items()
 
     def _attempt_locked(self) -> Pending | None:
         return None if self._has_work() else PENDING
@@ -327,10 +362,13 @@ class LoopThread(BusThread):
 
     _serve = guarded("serve a thread")(_serve_now)
 
-    @guarded("serve a thread")
     def _on_links_ready(self) -> None:
-        if not self.drives:
-            return  # as in `_step`
+        if self.drives:  # as in `_step`
+            self._read_links()
+            self._let_take()
+
+    @guarded("serve a thread")
+    def _read_links(self) -> None:
         try:
             self._links.read()
             if self._manager.pending():

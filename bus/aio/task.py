@@ -63,6 +63,33 @@ def _send(
     thread.take_last_link()
 
 
+@guarded("receive")
+def _claimed(task: threads.Task) -> Incoming | None:
+    """Return the oldest unread command of a task, which has received it."""
+    receiver = task._receiver
+    task._sender.require_host()
+    receiver.claim()
+    message, receiver.claimed = receiver.claimed, None
+    return message
+
+
+class _Taker:
+    """The parker of a handler: to wake it is to let it take the unread commands."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: Task) -> None:
+        self._task: Final = task
+
+    def locked(self) -> bool:
+        """Return True if the handler could take a command."""
+        return self._task._may_take()
+
+    def release(self) -> None:
+        """Let the handler take commands, or learn that the task is deregistered."""
+        self._task._thread.take_soon(self._task)
+
+
 @guarded("respond")
 def _answer(
     thread: LoopThread,
@@ -100,11 +127,10 @@ class Task(Uncopyable):
     __slots__ = (
         "_busy",
         "_concurrency",
-        "_handled",
         "_handler",
         "_plain",
+        "_takes",
         "_thread",
-        "_worker",
     )
 
     def __init__(
@@ -118,12 +144,10 @@ class Task(Uncopyable):
         self._thread: Final = thread
         self._handler: Final = handler
         self._concurrency: Final = concurrency
-        # The asyncio task that receives the commands for the handler; None in a pause.
-        self._worker: asyncio.Task[None] | None = None
-        # Those that handle one command each.
+        # True while the handler takes commands: not in a pause.
+        self._takes: bool = False
+        # The asyncio tasks that handle one command each.
         self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
-        # Done when one of them ends; None before the worker has waited for that.
-        self._handled: asyncio.Future[None] | None = None
         if handler is None:
             plain._receiver.reads_by = (
                 "no coroutine receives its commands: await its receive(), or register"
@@ -135,6 +159,7 @@ class Task(Uncopyable):
                 " returned; raise concurrency=, or shorten it"
             )
             thread.handled.add(self)
+            plain._receiver.waiters = [_Taker(self)]
             self._resume()
 
     def __repr__(self) -> str:
@@ -396,11 +421,10 @@ class Task(Uncopyable):
                 self._respond_error(message, "the event loop of its handler has ended")
 
     def _resume(self) -> None:
-        """Let the handler take commands, if there is one, and it does not."""
-        if self._handler is not None and self._worker is None:
-            self._worker = self._thread.start_job(
-                self._handle_all(self._handler), self._on_worker_done
-            )
+        """Let the handler take commands, if there is one."""
+        if self._handler is not None:
+            self._takes = True
+            self._thread.take_soon(self)
 
     async def _pause(self) -> None:
         """Let the handler take no more commands; wait for those that it handles.
@@ -410,41 +434,43 @@ class Task(Uncopyable):
         """
         if self._handler is None:
             return
-        worker, self._worker = self._worker, None
-        if worker is None:
+        if not self._takes:
             self._plain._sender.require_host()  # else it is deregistered
             name = self._plain._entry.name
             msg = f"cannot hand over {name!r}: an earlier hand-over has not ended"
             raise RuntimeError(f"{msg}; await that first")
-        worker.cancel()
-        await asyncio.wait([worker, *self._busy])
+        self._takes = False
+        if self._busy:
+            await asyncio.wait([*self._busy])
 
-    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
-        if self._worker is worker:
-            self._worker = None
+    def _may_take(self) -> bool:
+        return (
+            self._takes
+            and len(self._busy) < self._concurrency
+            and not self._thread.ending
+        )
 
-    async def _handle_all(self, handler: Handler) -> None:
-        busy, message = self._busy, None
+    def _take(self) -> None:
+        assert self._handler is not None
+        message = None
         try:
-            while (message := await self._receive(None)) is not None:
+            while self._may_take():
+                message = _claimed(self._plain)
+                if message is None:
+                    return
                 handling = self._thread.start_job(
-                    self._handle(handler, message), partial(self._on_handled, message)
+                    self._handle(self._handler, message),
+                    partial(self._on_handled, message),
                 )
                 if handling.done():  # it was eager, and never suspended
-                    message = None
-                    await asyncio.sleep(0)
-                    continue
-                busy[handling] = message
+                    return  # `_on_handled` follows; others have their turn before
+                self._busy[handling] = message
                 message = None
-                while len(busy) >= self._concurrency:
-                    # Not `asyncio.wait`, which takes longer than a short handler.
-                    self._handled = self._thread.loop.create_future()
-                    await self._handled
         except BusError:  # the task is deregistered, perhaps by force
+            self._takes = False
             self._thread.handled.discard(self)
         except (KeyboardInterrupt, SystemExit) as error:  # the loop may run again
-            self._worker = None
-            self._resume()
+            self._thread.take_soon(self)
             if message is not None:  # else its handler has it, or nobody
                 self._respond_error(message, f"interrupted by {error_text_of(error)}")
             raise
@@ -464,20 +490,17 @@ class Task(Uncopyable):
             receiver.on_exception(handler)
             self._respond_error(message, error_text_of(error))
         finally:
-            self._free(job)
-
-    def _free(self, handling: asyncio.Task[Any]) -> None:
-        """Let the handler take a further command, after the end of one."""
-        self._busy.pop(handling, None)
-        if self._handled is not None and not self._handled.done():
-            self._handled.set_result(None)
+            self._busy.pop(job, None)
 
     def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
-        self._free(handling)  # if it was cancelled before its first step
-        if handling.cancelled():  # perhaps before its first step
-            self._respond_error(message, "the handler was cancelled")
-        elif (error := handling.exception()) is not None:
-            self._respond_error(message, f"interrupted by {error_text_of(error)}")
+        self._busy.pop(handling, None)  # if it was cancelled before its first step
+        try:
+            if handling.cancelled():  # perhaps before its first step
+                self._respond_error(message, "the handler was cancelled")
+            elif (error := handling.exception()) is not None:
+                self._respond_error(message, f"interrupted by {error_text_of(error)}")
+        finally:
+            self._take()
 
     def _respond_error(self, message: Incoming, why: str) -> None:
         if self._plain._bus._lifetime.foreign:

@@ -337,11 +337,11 @@ def test_the_end_of_a_loop_answers_the_callers_of_busy_handlers(
     assert isinstance(error, RemoteError)
 
 
-@pytest.mark.parametrize("struck", ["serve", "_serve"])
+@pytest.mark.parametrize("struck", ["_let_take", "_serve"])
 def test_an_interrupt_ends_no_handler(
     bus: Bus, struck: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It strikes the asyncio task of the handler, or the one that serves."""
+    """It strikes before the handler takes a command, or in the serving task."""
     real = getattr(LoopThread, struck)
 
     def once(thread: LoopThread) -> Any:
