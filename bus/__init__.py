@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         SlabInfo,
         SubscriptionInfo,
         TaskInfo,
+        TaskTotals,
         ThreadInfo,
     )
     from bus.model.specification import Specification
@@ -182,6 +183,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "RelayInfo",
     "SubscriptionInfo",
     "TaskInfo",
+    "TaskTotals",
     "ThreadInfo",
     "SentCounters",
     # network
@@ -251,6 +253,7 @@ _HOMES: Final = {
         "RelayInfo",
         "SubscriptionInfo",
         "TaskInfo",
+        "TaskTotals",
         "ThreadInfo",
         "SentCounters",
     ),

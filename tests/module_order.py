@@ -100,6 +100,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "process",
         "api",
         "features",
+        "metrics",
         "pattern",
         "journal",
         "sp_gateway",
@@ -254,6 +255,12 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "subscriptions",
         "moving",
         "watching",
+        "metrics",
+    ),
+    "bus.features.metrics": (
+        "families",
+        "collector",
+        "verb",
     ),
     "bus.features.subscriptions": (
         "frames",
@@ -410,9 +417,10 @@ PARTS: Mapping[str, str] = {
     "features/durable": "features/durable/",
     "features/moving": "features/moving/",
     "features/watching": "features/watching/",
+    "features/metrics": "features/metrics/",
     "recording": "journal/ pipeline/",
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
-    "root": "__init__ __main__ requirements support testing api: membership",
+    "root": "__init__ __main__ requirements support testing metrics api: membership",
 }

@@ -34,6 +34,7 @@ PUBLIC: Final = (
         "bus",
         "bus.model.arrays",
         "bus.errors",
+        "bus.metrics",
         "bus.testing",
         "bus.features.machines.authority",
     ),
