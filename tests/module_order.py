@@ -101,6 +101,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "api",
         "features",
         "metrics",
+        "otel",
         "pattern",
         "journal",
         "sp_gateway",
@@ -121,6 +122,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "empty_view",
         "arrays",
         "loan",
+        "carried",
         "payload",
         "message",
         "events",
@@ -256,7 +258,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "moving",
         "watching",
         "metrics",
+        "otel",
     ),
+    "bus.features.otel": ("tracing",),
     "bus.features.metrics": (
         "families",
         "collector",
@@ -418,9 +422,12 @@ PARTS: Mapping[str, str] = {
     "features/moving": "features/moving/",
     "features/watching": "features/watching/",
     "features/metrics": "features/metrics/",
+    "features/otel": "features/otel/",
     "recording": "journal/ pipeline/",
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
-    "root": "__init__ __main__ requirements support testing metrics api: membership",
+    "root": (
+        "__init__ __main__ requirements support testing metrics otel api: membership"
+    ),
 }

@@ -35,6 +35,7 @@ PUBLIC: Final = (
         "bus.model.arrays",
         "bus.errors",
         "bus.metrics",
+        "bus.otel",
         "bus.testing",
         "bus.features.machines.authority",
     ),

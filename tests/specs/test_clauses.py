@@ -47,7 +47,7 @@ NUMBERS = {
     "BUS-FLOW": range(1, 10),
     "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 11),
-    "BUS-MSG": range(1, 21),
+    "BUS-MSG": range(1, 22),
     "BUS-NAME": range(1, 9),
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, is optional.
