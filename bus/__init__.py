@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         SlabInfo,
         SubscriptionInfo,
         TaskInfo,
+        TaskTotals,
         ThreadInfo,
     )
     from bus.model.specification import Specification
@@ -183,6 +184,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "RelayInfo",
     "SubscriptionInfo",
     "TaskInfo",
+    "TaskTotals",
     "ThreadInfo",
     "SentCounters",
     # network
@@ -252,6 +254,7 @@ _HOMES: Final = {
         "RelayInfo",
         "SubscriptionInfo",
         "TaskInfo",
+        "TaskTotals",
         "ThreadInfo",
         "SentCounters",
     ),

@@ -45,6 +45,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Access": ("AccessList", "Grant"),
     "Inspection": (
         *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Counters"),
+        "TaskTotals",
         *("PeerInfo", "RelayInfo", "SentCounters", "MachineInfo", "MachineState"),
         *("SharedMemoryInfo", "SlabInfo", "ArenaRecipientInfo"),
         *("LongMessageCounters", "LentViewsInfo"),

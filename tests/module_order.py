@@ -101,6 +101,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "api",
         "features",
         "aio",
+        "metrics",
+        "otel",
         "pattern",
         "journal",
         "sp_gateway",
@@ -131,6 +133,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "empty_view",
         "arrays",
         "loan",
+        "carried",
         "payload",
         "message",
         "events",
@@ -265,6 +268,14 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "subscriptions",
         "moving",
         "watching",
+        "metrics",
+        "otel",
+    ),
+    "bus.features.otel": ("tracing",),
+    "bus.features.metrics": (
+        "families",
+        "collector",
+        "verb",
     ),
     "bus.features.subscriptions": (
         "frames",
@@ -421,10 +432,14 @@ PARTS: Mapping[str, str] = {
     "features/durable": "features/durable/",
     "features/moving": "features/moving/",
     "features/watching": "features/watching/",
+    "features/metrics": "features/metrics/",
+    "features/otel": "features/otel/",
     "recording": "journal/ pipeline/",
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
     "aio": "aio/",
-    "root": "__init__ __main__ requirements support testing api: membership",
+    "root": (
+        "__init__ __main__ requirements support testing metrics otel api: membership"
+    ),
 }

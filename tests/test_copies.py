@@ -112,7 +112,8 @@ def _snapshot() -> list[Any]:
         found = near.inspect()
     (task, *_), (thread, *_) = found.tasks, found.threads
     subscription = task.subscriptions[0]
-    parts = [found, task, thread, subscription, subscription.notifications, found.sent]
+    parts = [found, found.totals, task, thread, subscription]
+    parts += [subscription.notifications, found.sent]
     relay = bus.RelayInfo(Address("a"), found.sent)
     peer = bus.PeerInfo("m", "p", True, found.sent, found.sent, (relay,))
     return [*parts, relay, peer]

@@ -101,6 +101,8 @@ UNUSED = (
     "bus.features.machines.machine_",
     "bus.features.machines.name_conflicts",
     "bus.features.memory.",
+    "bus.features.metrics",
+    "bus.features.otel",
     "bus.features.moving.hand_over",
     "bus.features.watching.frame_monitor",
     "bus.features.watching.inspection",

@@ -34,6 +34,8 @@ PUBLIC: Final = (
         "bus",
         "bus.model.arrays",
         "bus.errors",
+        "bus.metrics",
+        "bus.otel",
         "bus.testing",
         "bus.features.machines.authority",
     ),

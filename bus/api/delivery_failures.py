@@ -8,6 +8,7 @@ from bus.api.run_callback import run_callback
 from bus.errors import BusError, MovedError
 from bus.kernel.tasks.actions import Answer
 from bus.model.message import Kind, Undelivered
+from bus.model.payload import plain
 from bus.process.mailbox import RepeatedAnswer, Returned
 from queuebroker import _sync
 
@@ -109,7 +110,8 @@ class DeliveryFailures:
         if not begun:
             name = message._name or message._to.name
             returned = Returned(
-                _to=source, undelivered=Undelivered(name, message.payload, error)
+                _to=source,
+                undelivered=Undelivered(name, plain(message.payload), error),
             )
             with self._lock:
                 # No call between these lines: an interrupt finds both changes or none.

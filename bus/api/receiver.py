@@ -30,10 +30,12 @@ from bus.model.error_text import error_text_of, fitting
 from bus.model.events import BusReason
 from bus.model.message import NOREPLY, Incoming, Kind
 from bus.model.payload import freeze_within
+from bus.model.snapshot import TaskTotals
 from bus.process.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Callable, Sequence
 
     from bus.api.questions import Questions
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from queuebroker.waiting.parking import Parker
 
 __all__ = ["Receiver", "Responder"]
+
+_NOTHING: Final = TaskTotals()
 
 
 class Responder:
@@ -162,6 +166,9 @@ class Receiver:
         on_leave: returns the state of the task for `Bus.hand_over`; None without one.
         error: the reason for a forced deregistration; None for a requested one.
         failures: the number of callbacks that raised.
+        cancelled: the accounts of subscriptions that were cancelled, and may still have
+            unread messages; past: the counters of the others. The exchange's lock
+            guards both.
         verdict: the master's decision on its name; None if none was requested.
         waiters: the parkers of the coroutines that wait for an unclaimed message.
         dropped: True if the iterator that reads its messages was collected.
@@ -179,6 +186,7 @@ class Receiver:
         "_unclaimed",
         "account",
         "asker",
+        "cancelled",
         "claimed",
         "delivery_failures",
         "dropped",
@@ -188,6 +196,7 @@ class Receiver:
         "interests",
         "leaving",
         "on_leave",
+        "past",
         "questions",
         "reads_by",
         "responder",
@@ -233,6 +242,8 @@ class Receiver:
         self.leaving: bool = False
         self.error: BusError | None = None
         self.failures: int = 0
+        self.cancelled: tuple[Account, ...] = ()
+        self.past: TaskTotals = _NOTHING
         self.verdict: Verdict | None = None
         # A list from the first wait on: most tasks have none.
         self.waiters: Sequence[Parker] = ()
@@ -415,12 +426,11 @@ class Receiver:
             message.subscriptions = alive
             self._keep(message)
             return
-        if not self._extract(message):
+        if not self._extract(message, unwanted=not alive):
             if message._dropped:
                 self._skip(message)
             return
         if not alive:
-            message._account.returned += 1
             if message._trace is not None:
                 message._trace.record_discarded(BusReason.UNWANTED)
             return
@@ -478,11 +488,21 @@ class Receiver:
             )
             return account.unread > queued
 
-    def _extract(self, message: Incoming) -> bool:
-        """Take a message off its account; return False if it must not be delivered."""
+    def _extract(self, message: Incoming, *, unwanted: bool = False) -> bool:
+        """Take a message off its account; return False if it must not be delivered.
+
+        unwanted: True if no subscription of the notification is left.
+        """
         host: ThreadManager = message._to.host
-        inbox = host.inbox
-        if not message._account.extract(message, inbox.lock):
+        inbox, account, deadline = host.inbox, message._account, message._deadline
+        late = deadline is not None and deadline <= (
+            host.scheduler.since or _sync.monotonic()
+        )
+        if late or unwanted:
+            end = "expired" if late else "returned"
+            if not account.discard(message, inbox.lock, end):
+                return False
+        elif not account.extract(message, inbox.lock):
             return False
         if message._trace is not None:
             message._trace.record_extracted()
@@ -490,11 +510,7 @@ class Receiver:
             inbox.wake_senders()
         if (comm := self._exchange.comm) is not None:
             comm.on_extracted(message)
-        deadline = message._deadline
-        if deadline is not None and deadline <= (
-            host.scheduler.since or _sync.monotonic()
-        ):
-            message._account.expired += 1
+        if late:
             if not message.wants_reply:  # else the sender's question times out
                 error = ExpiredError(message._name or message._to.name)
                 message._source.mailbox.client.on_undeliverable(message, error)
@@ -512,6 +528,41 @@ class Receiver:
     ) -> None:
         """Answer a message that this task has received; see `Incoming.respond`."""
         self.responder.respond(message, payload, error=error)
+
+    # Called in any thread.
+
+    def on_unsubscribed(self, interest: Any, account: Account) -> None:
+        """Remove a subscription, and keep its counters; may be called again."""
+        self._exchange.query(lambda: self._unsubscribe(interest, account))
+
+    def _unsubscribe(self, interest: Any, account: Account) -> None:
+        if interest not in self.interests:
+            return
+        host = self.entry.host
+        over = [] if host is None else [x for x in self.cancelled if not x.unread]
+        past = self.past
+        for each in over:
+            past += _of_subscription(each, host.inbox.lock)
+        cancelled = *(x for x in self.cancelled if x not in over), account
+        # No call between these lines: an interrupt finds all changes or none.
+        self.past, self.cancelled = past, cancelled
+        del self.interests[interest]
+
+    def totals(self, lock: _thread.LockType) -> TaskTotals:
+        """Return the counters of the task; see `bus.process.mailbox.Client`."""
+        found = self.past + TaskTotals(
+            commands=self.account.counters(lock),
+            failures=self.failures,
+            late=self.asker.late,
+            unasked=self.responder.unasked,
+            undelivered=self.delivery_failures.undelivered,
+        )
+        # A watch has no account.
+        live = [getattr(each, "_account", None) for each in [*self.interests]]
+        for account in (*self.cancelled, *live):
+            if account is not None:
+                found += _of_subscription(account, lock)
+        return found
 
     # Called in any thread, on the receiver of the sender.
 
@@ -609,6 +660,10 @@ class Receiver:
         self.asker.on_deregistered()
         self._unclaimed = None
         self.wake_waiters()
+
+
+def _of_subscription(account: Account, lock: _thread.LockType) -> TaskTotals:
+    return TaskTotals(notifications=account.counters(lock), missed=account.missed)
 
 
 def _alive(subscriptions: tuple[Any, ...]) -> tuple[Any, ...]:

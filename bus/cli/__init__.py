@@ -43,6 +43,7 @@ class Verb:
     extra: str = "all"
 
 
+_COMMANDS: Final = "Send a command; call prints the answer."
 _RECORDINGS: Final = "Record notifications, and send them again."
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
@@ -55,6 +56,11 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "list": Verb("bus.features.watching.verb:list_names", "List the public names."),
         "top": Verb(
             "bus.features.watching.verb:top", "Show the activity of each process."
+        ),
+        "metrics": Verb(
+            "bus.features.metrics.verb:metrics",
+            "Serve the metrics of a bus to Prometheus.",
+            "metrics",
         ),
         "monitor": Verb(
             "bus.features.watching.monitor_verb:monitor",
@@ -70,8 +76,8 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "route": Verb(
             "bus.features.watching.route_verb:route", "Show how a name is reached."
         ),
-        "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
-        "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
+        "call": Verb("bus.cli.talk:call", _COMMANDS),
+        "send": Verb("bus.cli.talk:send", _COMMANDS),
         "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),
         "socket": Verb(
             "bus.pattern.verb:socket", "Exchange lines with nanomsg and NNG."

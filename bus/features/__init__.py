@@ -11,6 +11,8 @@ machines        discovery of machines, keys, gateways, names of any machine
 durable         horizons on stable storage: no message twice after a restart
 moving          a task is handed over to another process
 watching        reports on a live bus, the frame monitor
+metrics         the counters of a bus for Prometheus
+otel            the trace contexts of messages for OpenTelemetry
 """
 
 # ruff: noqa: PLC0415 - as above

@@ -34,6 +34,7 @@ from bus.model.arrays import (
     is_array,
     size_of_array,
 )
+from bus.model.carried import CARRIED_CODE, CONTEXTS, Carried, pack, size, unpack
 from bus.model.error_text import error_text_of
 from bus.model.loan import Loan
 
@@ -53,6 +54,7 @@ __all__ = [
     "freeze",
     "freeze_within",
     "own_copy",
+    "plain",
     "size_of",
     "size_with_length",
 ]
@@ -153,6 +155,7 @@ _SIZES: Final[Mapping[type, Callable[[Any], int]]] = {
         + _size_of_items(items)
         + _size_of_items(items.values())
     ),
+    Carried: lambda carried: size(carried.context, size_of(carried.payload)),
 }
 
 
@@ -256,12 +259,36 @@ def freeze_within(
         if size > limit:
             raise MessageTooLargeError(size, limit)
         return payload._send(), size, None
+    elif kind is Carried:
+        return _carried_within(payload, limit, encoders)
     if not size:  # it is not so simple
         frozen = freeze(payload, encoders)
         size = size_of(frozen)
     if size > limit:
         raise MessageTooLargeError(size, limit)
     return frozen, size, encoded
+
+
+def _carried_within(
+    carried: Carried, limit: int, encoders: Encoders
+) -> tuple[Payload, int, bytes | None]:
+    """As `freeze_within`; the context stays behind if it would cost more than bytes.
+
+    A view would be copied into the extension, and the message would exceed its limit
+    only by the context.
+    """
+    found = frozen, body, _ = freeze_within(carried.payload, limit, encoders)
+    whole = size(carried.context, body)
+    if type(frozen) is memoryview or whole > min(limit, _CARRIED_BYTES_MAX):
+        return found
+    # `encode` looks for no extension before.
+    MADE.any = True
+    return Carried(carried.context, frozen), whole, None  # type: ignore[return-value]
+
+
+def plain(frozen: Any) -> Any:
+    """Return a frozen payload without its context, if it has one."""
+    return frozen.payload if type(frozen) is Carried else frozen
 
 
 def _stands(value: Any) -> bool:
@@ -433,7 +460,7 @@ def own_copy(frozen: Payload) -> Payload:
     A payload with neither is returned as it is, since it cannot change. The views are
     of the same memory, but each receiver may release its own.
     """
-    kind = type(frozen)
+    kind: Any = type(frozen)
     if kind is dict:
         items: dict[str, Payload] = frozen  # type: ignore[assignment]
         return {
@@ -445,6 +472,9 @@ def own_copy(frozen: Payload) -> Payload:
         return frozen if all(map(is_, copies, frozen)) else copies  # type: ignore[arg-type]
     if kind is memoryview:
         return memoryview(frozen)  # type: ignore[arg-type]
+    if kind is Carried:
+        carried: Any = frozen
+        return Carried(carried.context, own_copy(carried.payload))  # type: ignore[return-value]
     return frozen
 
 
@@ -459,12 +489,20 @@ def _words(path: _Path) -> str:
 # The wire: MessagePack.
 
 
-def _content(code: int, content: memoryview) -> memoryview:
-    """Return the content of an array, which `_sealed` decodes: msgspec's ``ext_hook``.
+class _Envelope(msgspec.Struct, frozen=True):
+    content: memoryview
+
+
+def _content(code: int, content: memoryview) -> memoryview | _Envelope:
+    """Return the content of an array, or of a `Carried`, which `_sealed` decodes.
+
+    It is msgspec's ``ext_hook``.
 
     Raises:
         WireError: the extension is another one.
     """
+    if code == CARRIED_CODE:
+        return _Envelope(content)
     if code != EXTENSION_CODE:
         raise WireError(_EXTENSION)
     return content
@@ -485,6 +523,8 @@ def encode(frozen: Payload) -> bytes:
         if type(frozen) is memoryview and is_array(frozen):
             return encode_array(frozen)
         frozen = _encodable(frozen)
+        if isinstance(frozen, Carried):
+            return pack(frozen.context, encode(frozen.payload))
     return ENCODER.encode(frozen)
 
 
@@ -537,6 +577,8 @@ def _sealed(value: Any, depth: int) -> Payload:
         return value  # type: ignore[no-any-return]  # one of the plain types
     if kind is memoryview:  # of `_content`
         return decode_array(value, whole=depth == 0)
+    if kind is _Envelope and depth == 0:
+        return _opened(value)
     if kind is not list and kind is not dict:
         raise WireError(_EXTENSION)
     if depth == DEPTH_MAX:
@@ -553,4 +595,20 @@ def _sealed(value: Any, depth: int) -> Payload:
     return value  # type: ignore[no-any-return]  # a dict of payloads
 
 
+def _opened(envelope: _Envelope) -> Payload:
+    """Return the payload of a body with a context; with it if this process keeps it."""
+    context, body = unpack(envelope.content)
+    payload = decode(bytes(body))
+    head = body[0]  # there is one, since it was decoded
+    at = _EXTENSIONS.get(head, 0 if 0xD4 <= head <= 0xD8 else None)
+    if at is not None and body[at + 1] == CARRIED_CODE:
+        raise WireError("payload holds a trace context within another one")
+    if CONTEXTS.kept:
+        MADE.any = True  # the message may be sent on
+        return Carried(context, payload)  # type: ignore[return-value]
+    return payload
+
+
+# A longer body would be copied to be put behind the context.
+_CARRIED_BYTES_MAX: Final = 128 * 2**10
 _EXTENSION: Final = "payload holds an extension type"

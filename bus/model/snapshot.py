@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Mapping
+from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from bus.model.address import Address
 from bus.model.registration import Visibility
@@ -26,6 +29,7 @@ __all__ = [
     "SlabInfo",
     "SubscriptionInfo",
     "TaskInfo",
+    "TaskTotals",
     "ThreadInfo",
 ]
 
@@ -179,11 +183,15 @@ class SharedMemoryInfo(Struct, frozen=True, kw_only=True):
     lent: tuple[LentViewsInfo, ...]
 
 
-class Counters(Struct, frozen=True):
-    """The counters of the messages for one receiver (BUS-FLOW-7).
+class _Summable(Struct, frozen=True):
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(operator.add, astuple(self), astuple(other)))
 
-    ``accepted == delivered + dropped + expired + returned + unread`` holds exactly at
-    rest. Otherwise it holds except for the calls in progress.
+
+class Counters(_Summable, frozen=True):
+    """The counters of the messages for one receiver, or sums of them (BUS-FLOW-7).
+
+    ``accepted == delivered + dropped + expired + returned + unread``, always.
 
     accepted: messages put on the account of the receiver.
     delivered: messages handed to a callback.
@@ -194,14 +202,14 @@ class Counters(Struct, frozen=True):
     refused: messages rejected, or dropped in favour of older ones; never accepted.
     """
 
-    accepted: int
-    delivered: int
-    dropped: int
-    expired: int
-    returned: int
-    unread: int
-    unread_bytes: int
-    refused: int
+    accepted: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    expired: int = 0
+    returned: int = 0
+    unread: int = 0
+    unread_bytes: int = 0
+    refused: int = 0
 
 
 class SubscriptionInfo(Struct, frozen=True):
@@ -247,6 +255,28 @@ class TaskInfo(Struct, frozen=True):
     late: int
     unasked: int
     undelivered: int
+    no_subscriber: int = 0
+
+
+class TaskTotals(_Summable, frozen=True):
+    """The sums of the counters of all tasks that a process has had (BUS-FLOW-9).
+
+    Departed tasks and cancelled subscriptions stay in them. The tasks of the bus itself
+    are in none.
+
+    commands: of the commands to the tasks.
+    notifications: of the notifications for their subscriptions.
+    missed, failures, late, unasked, undelivered, no_subscriber: see `SubscriptionInfo`
+      and `TaskInfo`.
+    """
+
+    commands: Counters = Counters()
+    notifications: Counters = Counters()
+    missed: int = 0
+    failures: int = 0
+    late: int = 0
+    unasked: int = 0
+    undelivered: int = 0
     no_subscriber: int = 0
 
 
@@ -329,6 +359,7 @@ class BusSnapshot(Struct, frozen=True):
     bus, machine, process: the names of the bus, the machine and the process.
     threads: the threads of the bus in this process.
     tasks: the tasks of this process, in order of registration.
+    totals: the sums of the counters of all its tasks, departed ones included.
     parked: the number of messages parked for each name.
     peers: the other processes with which this one exchanges messages.
     sent: the counters of messages sent to other processes, lost ones included.
@@ -348,6 +379,7 @@ class BusSnapshot(Struct, frozen=True):
     process: str
     threads: tuple[ThreadInfo, ...]
     tasks: tuple[TaskInfo, ...]
+    totals: TaskTotals
     parked: Mapping[str, int]
     peers: tuple[PeerInfo, ...]
     sent: SentCounters

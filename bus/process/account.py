@@ -24,13 +24,15 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from contextlib import nullcontext
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from bus.errors import BusFullError
 from bus.kernel.tasks.runs import InboundRun
 from bus.model.message import Incoming
 from bus.model.registration import Overflow
+from bus.model.snapshot import Counters
 
 if TYPE_CHECKING:
     import _thread
@@ -45,6 +47,10 @@ __all__ = [
     "Place",
     "replaced",
 ]
+
+
+# The lock of an inbox, for a caller that holds it.
+_HELD: Final[Any] = nullcontext()
 
 
 class Admission(enum.Enum):
@@ -115,7 +121,7 @@ class Account:
         self.gap: int = 0
         self.behind: int = 0
         # Extracted, but too late, or to be sent elsewhere; written by the same thread
-        # as ``extracted``.
+        # as ``extracted``, under the inbox's lock: see `discard`.
         self.expired: int = 0
         self.returned: int = 0
         # Never accepted; written under the inbox's lock.
@@ -184,6 +190,40 @@ class Account:
             size = reading.unsettled_bytes
             if self._reading is reading and self.extracted_bytes == extracted:
                 return extracted + size
+
+    def counters(self, lock: _thread.LockType) -> Counters:
+        """Return counters that balance, and of which no sum ever falls (BUS-FLOW-9).
+
+        lock: the inbox's lock. Under it, only the thread that hosts the receiver
+          counts, and all that this thread does without the lock is to deliver messages,
+          and to admit one from itself.
+        """
+        with lock:
+            # The messages that have left first: none is counted that was not accepted.
+            taken_off, taken_off_bytes = self._taken_off, self._taken_off_bytes
+            accepted = self._outside + self._inside
+            size = self._outside_bytes + self._inside_bytes
+            dropped, refused = self._dropped, self.refused
+            expired, returned = self.expired, self.returned
+            unread = accepted - taken_off - dropped
+            unread_bytes = size - taken_off_bytes - self._dropped_bytes
+        if unread > 1 and (
+            unread > self._messages_max or unread_bytes > self._bytes_max
+        ):
+            # That thread has added a message, and is about to find that it exceeds a
+            # bound, and to subtract it.
+            accepted, unread = accepted - 1, unread - 1
+            unread_bytes = min(unread_bytes, self._bytes_max)
+        return Counters(
+            accepted=accepted,
+            delivered=taken_off - expired - returned,
+            dropped=dropped,
+            expired=expired,
+            returned=returned,
+            unread=unread,
+            unread_bytes=unread_bytes,
+            refused=refused,
+        )
 
     def admit_locked(
         self,
@@ -348,6 +388,26 @@ class Account:
         """
         self.extracted += 1
         self.extracted_bytes += message._size
+        return True
+
+    def discard(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,
+        end: Literal["expired", "returned"],
+    ) -> bool:
+        """As `extract`, for a message that no callback gets; count its end, too.
+
+        Both are one step for a holder of the lock. Otherwise a report in between would
+        count the message as delivered, and the next one would not.
+        """
+        with lock:
+            if not self.extract(message, _HELD):
+                return False
+            if end == "expired":
+                self.expired += 1
+            else:
+                self.returned += 1
         return True
 
     def read(

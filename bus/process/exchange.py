@@ -6,9 +6,9 @@ posts them without ``_lock``.
 
 Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
 ``Rounds.hold``. ``_lock`` and the locks of inboxes come after these. A thread holds one
-of the latter at a time, except that `try_deliver_now` takes the lock of an inbox, and
-that of a task's questions, under ``_lock``; no thread takes ``_lock`` under one of
-these.
+of the latter at a time, except that `try_deliver_now` and `totals` take the lock of an
+inbox, and the first one that of a task's questions, under ``_lock``; no thread takes
+``_lock`` under one of these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from bus.kernel.tasks.actions import (
     Settled,
 )
 from bus.kernel.trace import Tracer
+from bus.model.address import is_system
 from bus.model.message import Incoming
+from bus.model.snapshot import TaskTotals
 from bus.process.failures import CallbackFailures
 from bus.process.parked_expiry import ParkedExpiry
 from bus.process.registration import Emptying, Opening, RegistrationAttempt, undoable
@@ -110,6 +112,7 @@ class Exchange:
         "_acting",
         "_emptyings",
         "_lock",
+        "_past",
         "_taken",
         "_todo",
         "comm",
@@ -149,6 +152,8 @@ class Exchange:
         # Those that are under way, or were when an interrupt came. Only the thread that
         # hosts the task changes its item.
         self._emptyings: Final[dict[Entry, Emptying]] = {}
+        # The counters of the tasks that have departed.
+        self._past: TaskTotals = TaskTotals()
         self.performers: Final[dict[type, _Performer]] = {
             kind: perform for each in hooks for kind, perform in each.performers.items()
         }
@@ -310,6 +315,22 @@ class Exchange:
         begun = list(self._emptyings.items())
         cut_off = [entry for entry, emptying in begun if emptying.host is host]
         return [*self.query(hosted), *cut_off]
+
+    def totals(self) -> TaskTotals:
+        """Return the sums of the counters of all tasks, departed ones included."""
+        departures = self.manager.departures
+        with self._lock:
+            hosts = {entry: entry.host for entry in self.manager.table}
+            for leaving in departures.leaving.values():
+                hosts |= {entry: entry.host for entry, _ in leaving}
+            # Last: an entry loses its host only while it is one of these.
+            for entry, emptying in [*self._emptyings.items()]:
+                hosts[entry] = emptying.host
+            found = self._past
+            for entry, host in hosts.items():
+                if host is not None and not entry.remote:
+                    found += _totals_of(entry, host)
+        return found
 
     def tracer(self, entry: Entry) -> Tracer | None:
         """Return the tracer for a task's messages; None if no journal records them."""
@@ -503,7 +524,22 @@ class Exchange:
         self.parked_expiry.schedule(emptying.host)
         client: Client = entry.mailbox.client
         client.on_deregistered()
-        self._emptyings.pop(entry, None)  # last: until then the next call continues
+        with self._lock:
+            if self._emptyings.get(entry) is emptying:
+                past = self._past + _totals_of(entry, emptying.host)
+                # No call between these lines: a task is among the past ones or not.
+                # Last: until then the next call continues.
+                self._past = past
+                del self._emptyings[entry]
+
+
+def _totals_of(entry: Entry, host: ThreadManager) -> TaskTotals:
+    """Return the counters of a task; none of one that the bus itself has registered."""
+    if is_system(entry.name):
+        return TaskTotals()
+    client: Client = entry.mailbox.client
+    unheard = TaskTotals(no_subscriber=entry.no_subscriber)
+    return client.totals(host.inbox.lock) + unheard
 
 
 def _address(messages: Sequence[Incoming], entry: Entry) -> None:

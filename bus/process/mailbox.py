@@ -19,6 +19,7 @@ from bus.kernel.tasks.actions import Answer
 from bus.model.message import Undelivered
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Callable, Iterable
 
     from bus.errors import BusError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bus.kernel.tasks.runs import InboundRun
     from bus.model.events import BusReason
     from bus.model.message import Incoming
+    from bus.model.snapshot import TaskTotals
     from bus.process.account import Account
 
 __all__ = [
@@ -135,6 +137,12 @@ class Client(Protocol):
 
     def on_unread_answer(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""
+
+    def totals(self, lock: _thread.LockType) -> TaskTotals:
+        """Return the counters of the task; any thread may call this.
+
+        lock: that of the inbox of its host. The caller holds the exchange's lock.
+        """
 
     # Called in any thread.
 

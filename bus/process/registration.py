@@ -177,8 +177,8 @@ class Emptying:
         lock = self.host.inbox.lock
         for item in items[self._counted :]:
             self._counted += 1  # first: no account counts a message twice
-            if type(item) is Incoming and item._account.extract(item, lock):
-                item._account.returned += 1
+            if type(item) is Incoming:
+                item._account.discard(item, lock, "returned")
             elif type(item) is Answer:
                 self._client.on_unread_answer(item)
 

@@ -21,7 +21,7 @@ from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.support import POLICIES
 from tests.kit.constants import configured
-from tests.kit.inspection import info, unbalanced
+from tests.kit.inspection import fallen, info, unbalanced
 from tests.kit.serving import serve, settle
 from tests.support import Threads, until
 
@@ -129,7 +129,7 @@ class World:
         self.by[mark] = number
 
 
-@clause("BUS-FLOW-5", "BUS-FLOW-7")
+@clause("BUS-FLOW-5", "BUS-FLOW-7", "BUS-FLOW-9")
 @given(
     policies=st.lists(st.sampled_from(POLICIES), min_size=3, max_size=3),
     capacity=st.integers(1, 3),
@@ -141,9 +141,11 @@ def test_the_counters_balance_after_each_step_and_each_message_has_one_end(
     config = configured(resolve_timeout_s=0.001, PARKED_PER_NAME=3)
     with memory_bus(config=config) as bus:
         world = World(bus, policies, capacity)
+        before = bus.inspect().totals
         for act, number, how in steps:
             world.step(act, number, how)
             assert unbalanced(bus.inspect()) == []
+            assert fallen(before, before := bus.inspect().totals) == []
             for task in bus.tasks():
                 assert task.commands.unread <= capacity
                 for each in task.subscriptions:
@@ -216,3 +218,32 @@ def test_the_counters_balance_between_threads_when_all_is_quiet(bus: Bus) -> Non
         never = counters.refused if name == "t2" else 0
         assert counters.accepted + never == sent - count
         assert counters.delivered + counters.dropped == counters.accepted
+
+
+@clause("BUS-FLOW-9")
+def test_the_sums_keep_departed_tasks_and_cancelled_subscriptions(bus: Bus) -> None:
+    here = bus.here()
+    notifier = bus.register("notifier", thread=here)
+    notifier.notify("no subscriber")
+    for number in range(3):
+        name = f"t{number}"
+        task = bus.register(name, thread=here, on_command=lambda m: 1 / m.payload)
+        for _ in range(10):
+            subscription = task.subscribe("notifier", lambda _: None)
+            notifier.notify()
+            subscription.cancel()
+            settle(bus)
+        notifier.command(name, 0)
+        settle(bus)
+        notifier.command(name, 1)
+        task.deregister()
+    notifier.deregister()
+    settle(bus)
+
+    totals = bus.inspect().totals
+
+    assert bus.tasks() == ()
+    assert (totals.commands.accepted, totals.commands.delivered) == (6, 3)
+    assert (totals.commands.returned, totals.commands.unread) == (3, 0)
+    assert (totals.notifications.accepted, totals.notifications.returned) == (30, 30)
+    assert (totals.failures, totals.no_subscriber) == (3, 1)

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
         SentCounters,
         SharedMemoryInfo,
         TaskInfo,
+        TaskTotals,
     )
 
 __all__ = [
     "all_acknowledged",
     "counters_of",
+    "fallen",
     "info",
     "is_there",
     "report",
@@ -90,7 +92,11 @@ def unbalanced(snapshot: BusSnapshot) -> list[str]:
     ]
     return sent + [
         f"{whose}: {counters}"
-        for whose, counters in counters_of(snapshot)
+        for whose, counters in (
+            *counters_of(snapshot),
+            ("commands to all", snapshot.totals.commands),
+            ("notifications for all", snapshot.totals.notifications),
+        )
         if counters.accepted
         != counters.delivered
         + counters.dropped
@@ -99,6 +105,22 @@ def unbalanced(snapshot: BusSnapshot) -> list[str]:
         + counters.unread
         or min(counters.unread, counters.unread_bytes) < 0
     ]
+
+
+def fallen(before: TaskTotals, after: TaskTotals) -> list[str]:
+    """Return the sums that are lower in the later report (BUS-FLOW-9)."""
+    found = []
+    for earlier, later in (
+        (before, after),
+        (before.commands, after.commands),
+        (before.notifications, after.notifications),
+    ):
+        for name in earlier.__struct_fields__:
+            if name in {"commands", "notifications", "unread", "unread_bytes"}:
+                continue
+            if getattr(later, name) < getattr(earlier, name):
+                found.append(f"{name}: {before} -> {after}")
+    return found
 
 
 def unbalanced_memory(memory: SharedMemoryInfo) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.model.registration import Visibility
+from bus.model.snapshot import TaskTotals
 from bus.process.dropping_account import new_account
 from bus.process.exchange import Exchange
 from bus.process.router import Router
@@ -107,6 +108,9 @@ class Clerk:
 
     def on_unread_answer(self, answer: Any) -> None:
         raise AssertionError(answer)
+
+    def totals(self, lock: Any) -> TaskTotals:
+        return TaskTotals(self.account.counters(lock))
 
     def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None

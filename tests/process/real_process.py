@@ -11,13 +11,14 @@ from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
-from bus import open_bus
+from bus import BusFullError, open_bus
 from bus.journal.writer import Journal
 from queuebroker import _net
 from tests.kit.constants import configured
 from tests.kit.tasks import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from multiprocessing.connection import Connection
     from pathlib import Path
 
@@ -52,6 +53,13 @@ def evaluate(
     def counter(task: str, **options: Any) -> None:
         made[task] = Reader(bus, task, **options)
 
+    def burst(task: str, count: int, to: Sequence[str]) -> None:
+        for number in range(count):
+            for name in to:
+                with suppress(BusFullError):
+                    made[task].task.command(name, number)
+            made[task].task.notify(number)
+
     def accept(name: str) -> None:
         def take(bus: Bus, task: str, state: Any) -> Task:
             reader = made[task] = Reader(bus, task)
@@ -74,6 +82,7 @@ def evaluate(
         around = {
             "bus": bus,
             "made": made,
+            "burst": burst,
             "counter": counter,
             "accept": accept,
             "journal": journal,

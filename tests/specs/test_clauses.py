@@ -44,10 +44,10 @@ NUMBERS = {
     "BUS-DEREG": range(1, 15),
     "BUS-DISC": range(1, 15),
     "BUS-ENT": (*range(1, 9), *range(10, 15), 16, 17, 18),
-    "BUS-FLOW": range(1, 9),
+    "BUS-FLOW": range(1, 10),
     "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 11),
-    "BUS-MSG": range(1, 21),
+    "BUS-MSG": range(1, 22),
     "BUS-NAME": range(1, 9),
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, is optional.

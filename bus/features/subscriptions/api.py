@@ -114,7 +114,7 @@ class Subscription(Uncopyable):
             lambda: subscriptions_of(manager).unsubscribe(self)
         )
         # After that: until then the departure of the task repeats an interrupted call.
-        _interests_of(self._entry).pop(self, None)
+        self._entry.mailbox.client.on_unsubscribed(self, self._account)
         number, self._recorded = self._recorded, 0
         if number and (trace_sink := self._exchange.trace_sink) is not None:
             trace_sink.on_task_event(

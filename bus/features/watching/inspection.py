@@ -1,8 +1,7 @@
 """`inspect` and `report`: the state of a process, for its user and for other processes.
 
-The state of the manager is read under the exchange's lock; each counter of an account
-has a single writer and is read without one. No process that is never inspected loads
-this module.
+The state of the manager is read under the exchange's lock, and the counters of an
+account under that of the inbox. No process that is never inspected loads this module.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from bus.kernel.remote_manager import RemoteManager
     from bus.kernel.tasks.routing_table import Entry
     from bus.model.snapshot import MachineInfo, SharedMemoryInfo
-    from bus.process.account import Account
     from bus.process.comm import Comm
     from bus.process.exchange import Exchange
     from bus.process.thread_manager import ThreadManager
@@ -81,6 +79,7 @@ def inspect(
         tasks=tuple(
             _task_info(entry, host) for entry, host in hosted if host is not None
         ),
+        totals=exchange.totals(),
         parked=parked,
         peers=peers,
         sent=sent,
@@ -145,15 +144,16 @@ def _thread_info(
 
 def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
     receiver: Receiver = entry.mailbox.client
+    lock = host.inbox.lock
     return TaskInfo(
         address=entry.address,
         visibility=entry.visibility,
         thread=host.name,
-        commands=_counters(receiver.account),
+        commands=receiver.account.counters(lock),
         subscriptions=tuple(
             SubscriptionInfo(
                 each.specification,
-                _counters(each._account),
+                each._account.counters(lock),
                 each._account.gap + each._account.behind,
                 each._account.missed,
             )
@@ -166,19 +166,6 @@ def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
         unasked=receiver.responder.unasked,
         undelivered=receiver.delivery_failures.undelivered,
         no_subscriber=entry.no_subscriber,
-    )
-
-
-def _counters(account: Account) -> Counters:
-    return Counters(
-        accepted=account.accepted,
-        delivered=account.delivered,
-        dropped=account.dropped,
-        expired=account.expired,
-        returned=account.returned,
-        unread=account.unread,
-        unread_bytes=account.unread_bytes,
-        refused=account.refused,
     )
 
 
@@ -220,6 +207,7 @@ def report(
         "role": "master",
         "since_s": _sync.monotonic() - since,
         "threads": _threads(seen, managers),
+        "totals": to_builtins(seen.totals),
         "parked": dict(seen.parked),
         "gave_up": exchange.query(lambda: exchange.manager.parked.given_up),
         "links": [],
@@ -310,6 +298,8 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
     Call under the exchange's lock.
     """
     topology = remote.topology
+    peers = topology.peers.values()
+    relays = [relay for peer in peers for relay in peer.all_relays()]
     told: dict[str, Any] = {
         "role": topology.role.value,
         "links": [
@@ -322,7 +312,7 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
             for peer in topology.peers.values()
             for relay in peer.relays.values()
         ],
-        "relay_counters": _ends(topology.counters),
+        "relay_counters": asdict(_sent(topology.counters, relays)),
     }
     if topology.is_master:
         machine, me = topology.key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from tests.support import Threads
 if TYPE_CHECKING:
     from bus.kernel.tasks.runs import InboundRun
     from bus.model.message import Incoming
+    from bus.model.snapshot import Counters
     from queuebroker.testing import Run
 
 LONG = 2**20 + 1  # more bytes than the bound of a clerk
@@ -100,6 +102,47 @@ def test_a_sender_and_the_reader_together_exceed_no_bound(
             *(Account.admit_locked, Account.admit_at_once, Account._over),
             Account.extract,
         ],
+    )
+
+
+@clause("BUS-FLOW-9")
+def test_each_report_balances_and_no_count_falls_in_the_middle_of_a_call() -> None:
+    """The reader exceeds the bound meanwhile, and expires a message."""
+
+    def scenario(run: Run) -> None:
+        account = Account(messages_max=1, bytes_max=9, overflow="block")
+        lock, station = _sync.Lock(), Station()
+        first, second = (station.message("c", "text", size=1) for _ in range(2))
+        reports: list[Counters] = []
+
+        def watch() -> None:
+            reports.extend(account.counters(lock) for _ in range(3))
+
+        assert account.admit_at_once(first, lock)
+        run.spawn(watch, name="watches")
+        assert not account.admit_at_once(second, lock)
+        assert account.discard(first, lock, "expired")
+        run.join()
+
+        reports.append(account.counters(lock))
+        for each in reports:
+            ended = each.delivered + each.dropped + each.expired + each.returned
+            assert each.accepted == ended + each.unread
+            assert 0 <= each.unread <= 1
+            assert each.unread_bytes >= 0
+        for one, other in itertools.pairwise(reports):
+            assert one.accepted <= other.accepted
+            assert one.delivered <= other.delivered
+            assert one.expired <= other.expired
+        assert (reports[-1].accepted, reports[-1].expired) == (1, 1)
+
+    explore(
+        scenario,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(200),
+        seed=1,
+        bytecode=[Account.admit_at_once, Account._over, Account.discard],
     )
 
 

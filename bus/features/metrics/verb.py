@@ -1,0 +1,135 @@
+"""``bus metrics``: the metrics of all processes of a machine, over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import click
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.registry import Collector
+
+from bus.cli.exits import ERROR, fail, interruptible
+from bus.cli.live import joined, live_options, unserved
+from bus.cli.queries import query_own_machine
+from bus.cli.text import to_json
+from bus.errors import BusError
+from bus.features.metrics.collector import metrics as metrics_of
+from queuebroker import _net
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.core import Metric
+
+    from bus.api.bus import Bus
+    from bus.cli.target import Target
+
+__all__ = ["metrics"]
+
+# How long one client may take for its request, since the others wait meanwhile.
+_REQUEST_S: Final = 5.0
+_BACKLOG: Final = 16
+
+
+@click.command(epilog="Example: bus metrics --bus house --port 9464")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9464,
+    show_default=True,
+    metavar="PORT",
+    help="TCP port; 0 for any free one.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen at. Every client that reaches it may read the metrics.",
+)
+@click.option(
+    "--per-task",
+    is_flag=True,
+    help="Add series for each public task, its subscriptions, and each link.",
+)
+@live_options(5.0)
+def metrics(target: Target, *, port: int, listen: str, per_task: bool) -> None:
+    """Serve the metrics of the bus on this machine to Prometheus.
+
+    Each scrape asks all processes of the machine for their counters. A process that
+    does not answer within --timeout has bus_process_up 0. The command runs until
+    Ctrl-C, also while the bus has no process.
+    """
+    if message := unserved(target):
+        click.echo(f"bus: {message}; waiting", err=True)
+    try:
+        server = _Server(listen, port)
+    except OSError as error:
+        fact = f"cannot listen at {listen}, port {port}: {error.strerror or error}"
+        fail(f"{fact}; choose another --port or --listen", ERROR)
+    with server, joined(target, patient=True) as bus:
+        registry = CollectorRegistry()
+        registry.register(_OfMachine(target, bus, per_task=per_task))
+        server.set_app(make_wsgi_app(registry))
+        host = f"[{listen}]" if ":" in listen else listen
+        url = f"http://{host}:{server.server_port}/metrics"
+        click.echo(to_json({"url": url}) if target.as_json else url)
+        try:
+            with interruptible():
+                while True:
+                    # Not `serve_forever`, which wakes twice a second.
+                    server.handle_request()
+        except KeyboardInterrupt:
+            return  # the regular end
+
+
+class _OfMachine(Collector):
+    """The collector of all processes of a machine.
+
+    A process can be queried only by the thread that waits for its answer, so the server
+    handles one request after the other.
+    """
+
+    def __init__(self, target: Target, bus: Bus, *, per_task: bool) -> None:
+        self._target: Final = target
+        self._bus: Final = bus
+        self._per_task: Final = per_task
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the registration must not query the bus."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Query all processes, and return their metrics; none without a master."""
+        bus = self._bus
+        try:
+            answers = query_own_machine(self._target, bus)
+        except (BusError, SystemExit):
+            # Without a master the query prints the reason, and exits: a verb that asks
+            # once could do nothing else.
+            return ()
+        absent = [(bus.name, bus.machine, each) for each in answers.missing]
+        return metrics_of(answers.told, absent, per_task=self._per_task)
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _REQUEST_S  # of `socketserver.StreamRequestHandler`
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing: a scrape every few seconds is no news."""
+
+
+class _Server(WSGIServer):
+    """A server that answers one request after the other.
+
+    Its own `server_bind` is not called: it looks up the name of the host, which may
+    take long.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        super().__init__((address, port), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = _net.listen_tcp(address, port, backlog=_BACKLOG)
+        self.server_name, self.server_port = address, _net.port_of(self.socket)
+        self.setup_environ()
