@@ -32,10 +32,8 @@ autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
     # The bases of the packages count, those of the language and of msgspec do not.
-    "inherited-members": "BaseException, Enum, Struct, int, str, tuple",
-    "show-inheritance": False,
+    "inherited-members": "BaseException, OSError, Enum, Struct, int, str, tuple",
 }
-autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
@@ -58,7 +56,7 @@ _GIVEN: Final = {
     *("bus.Undelivered", "bus.Presence"),
     *("bus.features.memory.Descriptor", "bus.features.memory.Piece"),
     *("bus.pattern.Device", "bus.pattern.Listener", "bus.pattern.Dialler"),
-    "bus.pattern.Group",
+    *("bus.pattern.Group", "bus.BusConfig"),  # docs/reference/limits.md has the fields
 }
 _INNER: Final = re.compile(r"Locks?: |Invariants?\b|I\d+\. ")
 _ITEM: Final = re.compile(r"^[a-zA-Z_]\w*(?:, [a-zA-Z_]\w*)*: ")
@@ -93,6 +91,11 @@ def mark_arguments(
 
     Leave out the paragraphs about locks and invariants, which are for maintainers.
     """
+    if what == "data":  # the docstring is that of its type; the page has the text
+        lines.clear()
+    if what in {"attribute", "property"}:
+        lines.insert(0, "")  # else napoleon takes text before a colon for a type
+        return
     heading = "Attributes:" if what in {"class", "exception"} else "Args:"
     made: list[str] = []
     listed = False
