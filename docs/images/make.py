@@ -93,7 +93,7 @@ def photograph(page: Path, target: Path) -> None:
                 *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
                 *("--disable-background-networking", "--disable-sync"),
                 *("--hide-scrollbars", f"--user-data-dir={profile}"),
-                *("--window-size=1100,1250", f"--screenshot={target}"),
+                *("--window-size=1100,830", f"--screenshot={target}"),
                 page.resolve().as_uri(),
             ],
             check=True,
@@ -110,7 +110,9 @@ def main() -> None:
         draw_terminal(screen.replace(folder, HOME), HERE / "demo.svg")
         planted = [bus, "demo", "--plant", "duplicate", "--out", "planted"]
         subprocess.run(planted, cwd=folder, check=False, capture_output=True)
-        photograph(Path(folder, "planted", "report.html"), HERE / "report.png")
+        report = Path(folder, "planted", "report.html")
+        report.write_text(report.read_text().replace(folder, HOME))
+        photograph(report, HERE / "report.png")
 
 
 if __name__ == "__main__":
