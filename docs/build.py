@@ -392,7 +392,7 @@ def make_site() -> None:
     source, and ``conf.py`` chooses the pages.
     """
     shutil.rmtree(SITE, ignore_errors=True)
-    options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", HERE]
+    options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", str(HERE)]
     with tempfile.TemporaryDirectory() as parsed:  # no reader needs it
         subprocess.run(
             [sys.executable, "-m", "sphinx", *options, "-d", parsed, ROOT, SITE],

@@ -13,6 +13,8 @@ import re
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.api.arguments import UNSET
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -51,6 +53,7 @@ _GIVEN: Final = {
     *("queuebroker.Channel", "queuebroker.MessageQueue", "queuebroker.TypedQueue"),
     *("queuebroker.aio.MessageQueue", "queuebroker.sockets.SocketMessageQueue"),
     *("queuebroker.testing.Run", "queuebroker.testing.Spawned"),
+    *("queuebroker.testing.Model", "queuebroker.Observer"),
     *("bus.Bus", "bus.BusThread", "bus.Task", "bus.CommandHandle", "bus.Loan"),
     *("bus.Subscription", "bus.Watch", "bus.Incoming", "bus.Response"),
     *("bus.Undelivered", "bus.Presence"),
@@ -58,6 +61,8 @@ _GIVEN: Final = {
     *("bus.pattern.Device", "bus.pattern.Listener", "bus.pattern.Dialler"),
     *("bus.pattern.Group", "bus.BusConfig"),  # docs/reference/limits.md has the fields
 }
+_UNSET: Final = re.compile(r"~?[\w.]*\bUnset \| ")
+_MODE: Final = re.compile(r"(\bmode: int = )(\d+)")
 _INNER: Final = re.compile(r"Locks?: |Invariants?\b|I\d+\. ")
 _ITEM: Final = re.compile(r"^[a-zA-Z_]\w*(?:, [a-zA-Z_]\w*)*: ")
 # The next item, in the middle of a line.
@@ -82,6 +87,18 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
         pages = [each for each in pages if each != f"/{root_doc}"]
         entries = "\n".join(pages)
         source[0] += f"\n```{{toctree}}\n:caption: {title}\n:hidden:\n{entries}\n```\n"
+
+
+def limit_menu(
+    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: Any
+) -> None:
+    """Give the theme two levels for its menu, which has the titles of pages only.
+
+    It asks for all levels, so Sphinx copies every heading and every public name for
+    every page, which takes most of the time of a build.
+    """
+    if (contents := context.get("toctree")) is not None:
+        context["toctree"] = lambda **given: contents(**{**given, "maxdepth": 2})
 
 
 def mark_arguments(
@@ -116,21 +133,26 @@ def mark_arguments(
     lines[:] = made
 
 
-def hide_constructor(
+def correct_signature(
     _app: Sphinx,
     what: str,
     name: str,
     value: Any,
     _options: Any,
-    _signature: str,
-    _returned: str,
-) -> tuple[str, None] | None:
-    """Leave out the signature of a class whose objects a program only receives."""
-    is_error = what == "exception"
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str | None, str | None]:
+    """Return the signature as a reader needs it; none if no program makes the object.
+
+    The default "as configured" is no expression, so Sphinx could not read it.
+    """
     is_enum = isinstance(value, type) and issubclass(value, enum.Enum)
-    if is_error or is_enum or name in _GIVEN:
+    if what == "exception" or is_enum or name in _GIVEN:
         return "", None
-    return None
+    if signature is not None:
+        signature = _UNSET.sub("", signature).replace(f"= {UNSET!r}", "= ...")
+        signature = _MODE.sub(lambda match: f"{match[1]}{int(match[2]):#o}", signature)
+    return signature, returned
 
 
 def choose_members(
@@ -145,7 +167,8 @@ def choose_members(
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", add_contents)
+    app.connect("html-page-context", limit_menu, priority=400)  # before the theme
     # Before napoleon reads the sections.
     app.connect("autodoc-process-docstring", mark_arguments, priority=400)
-    app.connect("autodoc-process-signature", hide_constructor)
+    app.connect("autodoc-process-signature", correct_signature)
     app.connect("autodoc-skip-member", choose_members)

@@ -126,6 +126,25 @@ def test_a_made_part_is_the_same_every_time(part: str) -> None:
     assert len({make.PARTS[part]() for _ in range(20)}) == 1
 
 
+def test_the_site_shows_arguments_and_leaves_out_locks() -> None:
+    mark_arguments = runpy.run_path(str(_DOCS / "conf.py"))["mark_arguments"]
+    docstring = (
+        "Send it.\n\nto, name: where.\npayload: text. ref: any.\n\ntimeout: seconds."
+        "\n\nLock: ``lock`` guards it.\n\nRaises:\n    ValueError: no name."
+    )
+    lines = docstring.splitlines()
+
+    mark_arguments(None, "method", "Task.send", None, None, lines)
+
+    assert [line for line in lines if line] == [
+        "Send it.",
+        "Args:",
+        *("    to,name: where.", "    payload: text.", "    ref: any."),
+        "    timeout: seconds.",
+        *("Raises:", "    ValueError: no name."),
+    ]
+
+
 @pytest.mark.parametrize("page", ["explanation/promises.md"])
 def test_the_clauses_that_a_page_names_exist(page: str) -> None:
     named = set(_CLAUSE.findall((_DOCS / page).read_text(encoding="utf-8")))
