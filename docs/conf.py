@@ -89,18 +89,6 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += f"\n```{{toctree}}\n:caption: {title}\n:hidden:\n{entries}\n```\n"
 
 
-def limit_menu(
-    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: Any
-) -> None:
-    """Give the theme two levels for its menu, which has the titles of pages only.
-
-    It asks for all levels, so Sphinx copies every heading and every public name for
-    every page, which takes most of the time of a build.
-    """
-    if (contents := context.get("toctree")) is not None:
-        context["toctree"] = lambda **given: contents(**{**given, "maxdepth": 2})
-
-
 def mark_arguments(
     _app: Sphinx, what: str, _name: str, _value: Any, _options: Any, lines: list[str]
 ) -> None:
@@ -167,7 +155,6 @@ def choose_members(
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", add_contents)
-    app.connect("html-page-context", limit_menu, priority=400)  # before the theme
     # Before napoleon reads the sections.
     app.connect("autodoc-process-docstring", mark_arguments, priority=400)
     app.connect("autodoc-process-signature", correct_signature)
