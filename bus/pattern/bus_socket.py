@@ -83,7 +83,7 @@ class BusSocket(AnyBusSocket[bytes]):
 
         Raises:
             TypeError: ``data`` is not bytes-like.
-            MessageTooLargeError: it has 4 GiB or more.
+            queuebroker.MessageTooLargeError: it has 4 GiB or more.
             BrokerClosedError: the socket is closed.
         """
         if type(data) is not bytes or len(data) > BODY_BYTES_MAX:

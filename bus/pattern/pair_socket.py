@@ -55,7 +55,7 @@ class PairSocket(SpSocket[bytes]):
 
         Raises:
             TypeError: ``data`` is not bytes-like.
-            MessageTooLargeError: it has 4 GiB or more.
+            queuebroker.MessageTooLargeError: it has 4 GiB or more.
             SendTimeoutError: there was no peer, or no room, in time.
             BrokerClosedError: the socket is closed.
         """

@@ -57,7 +57,7 @@ class RawBusSocket(AnyBusSocket[RawMessage]):
 
         Raises:
             TypeError: it is no `RawMessage` and not bytes-like.
-            MessageTooLargeError: it has 4 GiB or more.
+            queuebroker.MessageTooLargeError: it has 4 GiB or more.
             ValueError: an origin or a number is not of 64 bits, or only one of them 0;
               or a pipe is not of 31 bits.
             BrokerClosedError: the socket is closed.

@@ -31,7 +31,7 @@ _READING = re.compile(r"\bA\d+\b")
 
 def readings() -> dict[str, str]:
     """Return each reading with its text, by its number."""
-    parts = re.split(r"^### (A\d+) ", PAGES["readings.md"], flags=re.MULTILINE)
+    parts = re.split(r"^## (A\d+) ", PAGES["readings.md"], flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 

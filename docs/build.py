@@ -1,15 +1,21 @@
-"""Make the parts of pages that are made from the code: ``python docs/make.py``.
+"""Renew the parts of pages that come from the code, and make the site.
 
-A page has a place for each, between two comments; what stands there is replaced. A test
-holds every page to what this would make, so run it when that test says so.
+``python docs/build.py`` does both. A page has a place for each such part, between two
+comments; the text there is replaced. These parts are committed, since people also read
+the pages in the repository. A test compares them with the code. The site goes to
+``site/`` and is not committed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import re
 import runpy
+import shutil
+import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from functools import partial
@@ -35,11 +41,14 @@ if TYPE_CHECKING:
 
     from bus import Bus, BusSnapshot, Incoming, TaskInfo
 
-HERE: Final = Path(__file__).parent
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parent
+SITE: Final = ROOT / "site"
 WIDTH: Final = 78
+TOOLS: Final = ("sphinx", "furo", "myst_parser")
 
 _PLACE: Final = re.compile(
-    r"(<!-- made by docs/make\.py: ([\w-]+) -->\n).*?(<!-- end -->)",
+    r"(<!-- made by docs/build\.py: ([\w-]+) -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
 
@@ -55,7 +64,7 @@ def limits() -> str:
         if setting.name in headings:
             lines += [
                 *([""] if lines else []),
-                f"### {headings[setting.name]}",
+                f"## {headings[setting.name]}",
                 "",
                 "| setting | default | meaning | clause |",
                 "| --- | ---: | --- | --- |",
@@ -133,31 +142,6 @@ def frames() -> str:
         says = " ".join(says.split())
         lines.append(f"| {number.value} | {number.name} | {says} |")
     return "\n".join(lines)
-
-
-# The public names.
-
-
-def bus_api() -> str:
-    """What `bus` gives, from its docstrings."""
-    # By its path: this directory is no package.
-    found = runpy.run_path(str(HERE / "api_reference.py"))
-    page: str = found["bus_api"]()
-    return page
-
-
-def memory_api() -> str:
-    """What `bus.features.memory` gives, from its docstrings."""
-    found = runpy.run_path(str(HERE / "api_reference.py"))
-    page: str = found["memory_api"]()
-    return page
-
-
-def pattern_api() -> str:
-    """What `bus.pattern` gives, from its docstrings."""
-    found = runpy.run_path(str(HERE / "api_reference.py"))
-    page: str = found["pattern_api"]()
-    return page
 
 
 # One process, drawn as it stands.
@@ -360,9 +344,6 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "constants": fixed,
     "error-tree": error_tree,
     "frames": frames,
-    "bus-api": bus_api,
-    "memory-api": memory_api,
-    "pattern-api": pattern_api,
     "process": process,
     "way-in-one-thread": way_in_one_thread,
     "way-between-threads": way_between_threads,
@@ -394,14 +375,46 @@ def made(text: str) -> str:
     return _PLACE.sub(lambda match: f"{match[1]}{PARTS[match[2]]()}\n{match[3]}", text)
 
 
-def main() -> None:
-    """Replace what is old."""
+def renew() -> None:
+    """Replace each part that differs from the code."""
     for page in pages():
         before = page.read_text(encoding="utf-8")
         after = made(before)
         if after != before:
             page.write_text(after, encoding="utf-8")
-            print(f"made anew: {page.relative_to(HERE.parent)}")
+            print(f"made anew: {page.relative_to(ROOT)}")
+
+
+def make_site() -> None:
+    """Write the site; any warning, such as a link without a target, is an error.
+
+    The pages link to one another within the whole repository, so its root is the
+    source, and ``conf.py`` chooses the pages.
+    """
+    shutil.rmtree(SITE, ignore_errors=True)
+    options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", str(HERE)]
+    with tempfile.TemporaryDirectory() as parsed:  # no reader needs it
+        subprocess.run(
+            [sys.executable, "-m", "sphinx", *options, "-d", parsed, ROOT, SITE],
+            check=True,
+        )
+    # A copy, not a redirection: the README is the first page under both names.
+    shutil.copy(SITE / "README.html", SITE / "index.html")
+    print(f"made: {SITE / 'index.html'}")
+
+
+def main() -> None:
+    """Renew the parts, then make the site."""
+    renew()
+    if missing := [name for name in TOOLS if importlib.util.find_spec(name) is None]:
+        sys.exit(
+            f"cannot make the site: {', '.join(missing)} not installed;"
+            ' run: pip install -e ".[docs]"'
+        )
+    try:
+        make_site()
+    except subprocess.CalledProcessError:
+        sys.exit("cannot make the site: Sphinx reports the reasons above")
 
 
 if __name__ == "__main__":
