@@ -106,6 +106,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "testing",
         "pipeline",
         "demo",
+        "web",
         "cli",
         "__main__",
     ),
@@ -351,6 +352,15 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "record",
         "replay",
     ),
+    "bus.web": (
+        "losses",
+        "picture",
+        "live",
+        "recorded",
+        "guard",
+        "server",
+        "verb",
+    ),
     "bus.pattern": (
         "wire",
         "protocol",
@@ -414,5 +424,6 @@ PARTS: Mapping[str, str] = {
     "pattern": "pattern/ sp_gateway",
     "demo": "demo/",
     "cli": "cli/",
+    "web": "web/",
     "root": "__init__ __main__ requirements support testing api: membership",
 }

@@ -43,6 +43,7 @@ class Verb:
     extra: str = "all"
 
 
+_ACTIVITY: Final = "Show the activity in the terminal, in a browser."
 _RECORDINGS: Final = "Record notifications, and send them again."
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
@@ -53,9 +54,8 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
             "Show the processes and tasks of a live bus.",
         ),
         "list": Verb("bus.features.watching.verb:list_names", "List the public names."),
-        "top": Verb(
-            "bus.features.watching.verb:top", "Show the activity of each process."
-        ),
+        "top": Verb("bus.features.watching.verb:top", _ACTIVITY),
+        "web": Verb("bus.web.verb:web", _ACTIVITY, "web"),
         "monitor": Verb(
             "bus.features.watching.monitor_verb:monitor",
             "Show the frames on the links.",

@@ -208,6 +208,9 @@ def report(
 ) -> dict[str, Any]:
     """Return the state of a bus in this process, as plain values.
 
+    Called in the thread of the inspector, whose processor time is part of the report:
+    a program that asks again and again adjusts its interval to the cost.
+
     managers: as for `inspect`.
     since: when this process joined the bus.
     """
@@ -219,6 +222,8 @@ def report(
         "pid": os.getpid(),
         "role": "master",
         "since_s": _sync.monotonic() - since,
+        "processor_s": _sync.process_time(),
+        "inspector_s": _sync.thread_time(),
         "threads": _threads(seen, managers),
         "parked": dict(seen.parked),
         "gave_up": exchange.query(lambda: exchange.manager.parked.given_up),
