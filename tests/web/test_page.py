@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import until
 from tests.web.conftest import Served
+from tests.web.test_recorded import record
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -303,3 +305,25 @@ def test_a_stopped_process_is_seen_at_a_glance(
     until(lambda: gone.inner_text() == "1", "it is counted")
     beta.signal(signal.SIGCONT)
     until(lambda: gone.inner_text() == "0", "it answers again")
+
+
+def test_a_recording_is_shown_with_the_way_of_each_loss(
+    serve: Serve, visit: Visit, tmp_path: Path
+) -> None:
+    record(tmp_path / "journals")
+    page = visit(serve("--journal", str(tmp_path / "journals")).address)
+
+    page.locator("#status", has_text="a recording").wait_for()
+    row = page.locator("#losses tr[data-kind=dropped]").first
+    row.get_by_role("button").first.click()
+    page.locator("#way li", has_text="accepted for shelf").wait_for()
+    page.locator("#bar").focus()
+
+    def earlier() -> bool:
+        with page.expect_response("**/data/at?*"):
+            page.keyboard.press("ArrowLeft")
+        return line(page, "echo").count() == 1
+
+    until(earlier, "the task is shown before it has left")
+    line(page, "echo").click()
+    assert field(page, "commands") == "5"

@@ -63,7 +63,8 @@ def test_the_stream_has_the_picture_and_then_the_changes(
             for line in itertools.chain([first], lines)
             for change in line["changes"]
         )
-        both, keys, counted = {"machine/alpha", "machine/beta"}, set(), False
+        both, counted = {"machine/alpha", "machine/beta"}, False
+        keys = set[str]()
         while not (counted and keys == both):
             change = next(changes)
             keys.add(change["key"])
