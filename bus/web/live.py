@@ -3,11 +3,11 @@
 It queries the inspector of each process, as `bus tree` and `bus monitor` do, and
 nothing else. One thread does so. A process that does not answer delays no other one.
 
-**The page costs the bus little.** A report names the processor time that it took, so
-each process is asked no more often than `_SHARE` of a processor pays for: each second
-if it has some hundred tasks, each fifteen seconds if it has thousands. Frames on links
-are monitored for as long as about `_FRAMES` of them pass, once a second. On a quiet
-link these are all its messages; on a busy one they are a sample.
+**The page costs the bus little.** Each process is asked each second for a brief report,
+whose cost does not grow with its tasks. A whole report has the row of each task, and
+its own processor time: the next one follows when `_SHARE` of the time that the process
+uses has paid for it. Frames on links are monitored until about `_FRAMES` have passed.
+On a quiet link these are all messages; on a busy one they are a sample.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from bus.model.events import BusReason
 from bus.model.registration import Visibility
 from bus.web import losses
 from bus.web.picture import (
-    Facts,
+    NOTHING,
     History,
     Picture,
     Round,
     View,
     key_of,
-    totals_of,
     view_of,
 )
 from queuebroker import _sync
@@ -44,34 +43,26 @@ __all__ = ["LinkEnds", "LiveSource"]
 
 ROUND_S: Final = 1.0
 _ANSWER_S: Final = 3.0  # then a process counts as stopped
-_REPORT_S: Final = (1.0, 15.0)  # the least and the greatest interval
-_SHARE: Final = 0.005  # of one processor, and of the time that the process itself uses
-_FRAMES: Final = 50  # of one process, in one round
-_WINDOW_S: Final = (0.05, ROUND_S)
+_BRIEF_S: Final = 1.0  # between two questions
+_WHOLE_S: Final = 30.0  # at most between two whole reports
+_SHARE: Final = 0.005  # of the processor time of a process, and of `_LEAST` at least
+_LEAST: Final = 0.2  # of one processor; else an idle process would never be asked
+_FRAMES: Final = 25  # of one process, in one sample
+_WINDOW_S: Final = (0.02, ROUND_S)  # the length of a sample
+_SAMPLE_S: Final = 4.0  # between two samples of a busy process
 _SENDS_MAX: Final = 300  # shown in one round
 _GONE_S: Final = 60.0  # a process that has left is shown for this long
 _FIRST_S: Final = 0.25  # the first round is short, so that the page has something
 _OPEN_S: Final = 5.0  # a frame waits for this long for its record at the other end
 
 
-# The facts of a process that has left, and of one that never answered.
-_EMPTY: Final[Facts] = {
-    "threads": {},
-    "links": [],
-    "queues": [],
-    "parked": {},
-    "totals": totals_of({}),
-}
-_NOTHING: Final[Facts] = _EMPTY | {"pid": None, "role": "", "machines": []}
-
-
 @attrs.define(eq=False)
 class _Process:
     """A process of the bus.
 
-    told: its last report; empty before the first.
-    report_at, sample_at: when it is asked for a report, and for frames; infinite while
-      an answer is outstanding.
+    told: its last report; empty before the first. whole: the last one with tasks.
+    ask_at, sample_at: when it is asked for a report, and for frames; infinite while an
+      answer is outstanding. whole_at: from when on the report has tasks.
     window_s: for how long its frames are monitored in each round.
     monitored: True while its frames are monitored.
     gone_at: when it left; None while it is present.
@@ -81,7 +72,9 @@ class _Process:
     name: str
     inspector: str
     told: dict[str, Any] = attrs.field(factory=dict)
-    report_at: float = 0.0
+    whole: dict[str, Any] = attrs.field(factory=dict)
+    ask_at: float = 0.0
+    whole_at: float = 0.0
     sample_at: float = 0.0
     window_s: float = _WINDOW_S[0]
     monitored: bool = False
@@ -184,7 +177,7 @@ class LiveSource:
             for each in self._processes.values():
                 if each.gone_at is None:
                     self._ask(each, now)
-            due = (min(each.report_at, each.sample_at) for each in self._present())
+            due = (min(each.ask_at, each.sample_at) for each in self._present())
             wait_s = min(round_at, min(due, default=math.inf)) - _sync.monotonic()
             self._thread.poll(max(0.0, wait_s))
             if _sync.monotonic() >= round_at:
@@ -218,13 +211,12 @@ class LiveSource:
     def _mark(self, process: _Process, state: str, why: str) -> None:
         """Show another state of a process, with its last facts."""
         old = self._known_view(process)
-        facts = _NOTHING if old is None else old.facts
+        is_here = old is not None and state == "stopped"
+        facts, tasks = (old.facts, old.tasks) if old and is_here else (NOTHING, {})
         place = {"machine": process.machine, "process": process.name}
-        facts = facts | place | {"state": state, "why": why}
-        if old is not None and state == "stopped":
-            self._views[process.key] = View(facts, old.tasks)
-        else:
-            self._views[process.key] = View(facts | _EMPTY, {})
+        self._views[process.key] = View(
+            facts | place | {"state": state, "why": why}, tasks
+        )
 
     def _known_view(self, process: _Process) -> View | None:
         return self._views.get(process.key) or self._picture.views.get(process.key)
@@ -232,9 +224,10 @@ class LiveSource:
     # Questions and answers.
 
     def _ask(self, process: _Process, now: float) -> None:
-        if now >= process.report_at:
-            process.report_at = math.inf
-            self._command(process, None, self._on_report)
+        if now >= process.ask_at:
+            process.ask_at = math.inf
+            question = None if now >= process.whole_at else {"brief": True}
+            self._command(process, question, self._on_report)
         if now >= process.sample_at:
             process.sample_at = math.inf
             self._command(process, {"frames": ["MSG"]}, self._on_frames)
@@ -256,24 +249,27 @@ class LiveSource:
     def _on_report(self, response: Response) -> None:
         process: _Process = response.reference
         now = _sync.monotonic()
-        process.report_at = now + _REPORT_S[0]
+        process.ask_at = now + _BRIEF_S
         if process.gone_at is not None:
             return
         if response.error is not None:
             self._on_silence(process, response.error)
             return
-        told, before = response.payload, process.told
-        process.told = told
+        told, before, whole = response.payload, process.told, process.whole
         if before and told["since_s"] < before["since_s"]:
-            before = {}  # another process of this name
-        old = self._known_view(process)
+            before, whole = {}, {}  # another process of this name
         self._views[process.key] = view_of(
-            told, old if before else None, before, self._bus.process
+            told, self._known_view(process), whole, before, self._bus.process
         )
-        if before:
-            process.report_at = now + _interval_s(told, before)
+        if before and "relays" in before:
+            process.whole_at = now + _interval_s(told, before)
+        process.told = told
+        if "relays" not in told:
+            return
+        process.whole = told
+        if whole:
             self._losses.extend(
-                losses.from_counters(told, before, _sync.wall_ns(), process.key)
+                losses.from_counters(told, whole, _sync.wall_ns(), process.key)
             )
         if self._afar and told["role"] == "master":
             self._watch_machines(told)
@@ -317,7 +313,7 @@ class LiveSource:
         process.sample_at = now + process.window_s
         if process.window_s < ROUND_S:
             process.monitored = False
-            process.sample_at = now + ROUND_S - process.window_s
+            process.sample_at = now + _SAMPLE_S
             self._task.command(process.inspector, {"frames": None})
 
     def _on_frame(self, process: _Process, frame: dict[str, Any]) -> None:
@@ -384,12 +380,11 @@ class LiveSource:
             del self._open[key]
 
 
-def _interval_s(told: dict[str, Any], before: dict[str, Any]) -> float:
-    """Return the interval of reports that costs a process `_SHARE` of its time."""
-    if "inspector_s" not in before:  # an earlier version
-        return _REPORT_S[0]
-    passed_s = max(told["since_s"] - before["since_s"], 1e-3)
-    used: float = (told["processor_s"] - before["processor_s"]) / passed_s
-    cost_s: float = told["inspector_s"] - before["inspector_s"]
-    longest: float = cost_s / (_SHARE * (1.0 + used))
-    return min(max(longest, _REPORT_S[0]), _REPORT_S[1])
+def _interval_s(told: dict[str, Any], whole: dict[str, Any]) -> float:
+    """Return the time between two whole reports, from the answer after one."""
+    if "inspector_s" not in whole:  # an earlier version
+        return _WHOLE_S
+    passed_s = max(told["since_s"] - whole["since_s"], 1e-3)
+    used: float = (told["processor_s"] - whole["processor_s"]) / passed_s
+    cost_s: float = told["inspector_s"] - whole["inspector_s"]
+    return min(cost_s / (_SHARE * max(used, _LEAST)), _WHOLE_S)

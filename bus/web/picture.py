@@ -19,6 +19,7 @@ from bus.web.losses import Loss
 
 __all__ = [
     "COLUMNS",
+    "NOTHING",
     "Facts",
     "History",
     "Picture",
@@ -54,6 +55,7 @@ _SUMMED: Final = (
 )
 # A thread that runs one callback for longer counts as stopped.
 STUCK_S: Final = 5.0
+QUEUES_MAX: Final = 200  # of one process
 
 Row: TypeAlias = tuple[Any, ...]
 Facts: TypeAlias = dict[str, Any]
@@ -76,7 +78,7 @@ class View:
 class Totals(Struct, kw_only=True):
     """The sums over all processes at the end of a round.
 
-    handled_per_s: commands and notifications that callbacks got.
+    handled, handled_per_s: callbacks that were run.
     lost: messages that no callback got, since the round before.
     delay_us: the median and the 99th percentile of the way between two processes, in
       microseconds; None without a message.
@@ -121,10 +123,12 @@ class Picture:
             return {"key": key, "facts": None, "tasks": {}}
         old = self.views.get(key)
         rows = {} if old is None else old.tasks
-        tasks: dict[str, Row | None] = {
-            name: row for name, row in view.tasks.items() if rows.get(name) != row
-        }
-        tasks |= dict.fromkeys(rows.keys() - view.tasks.keys())
+        tasks: dict[str, Row | None] = {}
+        if rows is not view.tasks:
+            tasks |= {
+                name: row for name, row in view.tasks.items() if rows.get(name) != row
+            }
+            tasks |= dict.fromkeys(rows.keys() - view.tasks.keys())
         self.views[key] = view
         return {"key": key, "facts": view.facts, "tasks": tasks}
 
@@ -157,7 +161,7 @@ class Picture:
         for view in self.views.values():
             sums = view.facts["totals"]
             found.tasks += sums["tasks"]
-            found.handled += sums["commands"] + sums["notifications"]
+            found.handled += sums["callbacks"]
             found.handled_per_s += sums["per_s"]
             found.unread += sums["unread"]
             found.queued += sums["queued"]
@@ -231,40 +235,74 @@ def _copy(picture: Picture) -> Picture:
 
 
 def view_of(
-    told: Mapping[str, Any], old: View | None, before: Mapping[str, Any], asker: str
+    told: Mapping[str, Any],
+    old: View | None,
+    full_before: Mapping[str, Any],
+    before: Mapping[str, Any],
+    asker: str,
 ) -> View:
-    """Return the view of a process from its report, and from the one before.
+    """Return the view of a process from its report, whole or brief.
 
-    before: empty if there is none; then all rates are 0.
+    old: the view before; a brief report leaves its tasks as they are.
+    full_before, before: the last whole report, and the last one of either kind; empty
+      if there is none, and then the rates are 0.
     asker: the process of the page, whose own links and relays are left out.
     """
     passed_s = told["since_s"] - before["since_s"] if before else 0.0
-    rows = {} if old is None else old.tasks
-    tasks = {
-        task["name"]: _row(thread["name"], task, rows.get(task["name"]), passed_s)
-        for thread in told["threads"]
-        for task in thread["tasks"]
-    }
+    known = NOTHING if old is None else old.facts
     posted = {
         (each["machine"], each["process"]): each["counters"]["posted"]
         for each in before.get("links", ())
     }
+    ran = {each["name"]: each["callbacks"] for each in before.get("threads", ())}
     links = []
     for each in told["links"]:
-        if each["process"] == asker and each["machine"] == told["machine"]:
-            continue
         key = each["machine"], each["process"]
-        count = each["counters"]["posted"]
+        if key == (told["machine"], asker):
+            continue
+        counters = each["counters"]
+        rise = counters["posted"] - posted.get(key, counters["posted"])
         links.append(
             {
                 "to": key_of(*key),
                 "kind": each["kind"],
                 "state": _link_state(each),
-                "posted": count,
-                "per_s": _rate(count - posted.get(key, count), passed_s),
-                "in_doubt": each["counters"]["in_doubt"],
+                "posted": counters["posted"],
+                "per_s": _rate(rise, passed_s),
+                "in_doubt": counters["in_doubt"],
             }
         )
+    threads = {}
+    for each in told["threads"]:
+        callbacks = each["callbacks"]
+        threads[each["name"]] = {
+            "busy_s": each["busy_s"],
+            "blocked": each["blocked"],
+            "callbacks": callbacks,
+            "per_s": _rate(callbacks - ran.get(each["name"], callbacks), passed_s),
+            "state": _thread_state(each),
+        }
+    facts = known | {
+        "machine": told["machine"],
+        "process": told["process"],
+        "pid": told["pid"],
+        "role": told["role"],
+        "state": "",
+        "why": "",
+        "threads": threads,
+        "links": links,
+    }
+    if "relays" not in told:
+        tasks = {} if old is None else old.tasks
+        facts["totals"] = known["totals"] | _thread_totals(threads)
+        return View(facts, tasks)
+    rows = {} if old is None or not full_before else old.tasks
+    between_s = told["since_s"] - full_before["since_s"] if full_before else 0.0
+    tasks = {
+        task["name"]: _row(thread["name"], task, rows.get(task["name"]), between_s)
+        for thread in told["threads"]
+        for task in thread["tasks"]
+    }
     queues = [
         [
             each["name"],
@@ -275,46 +313,49 @@ def view_of(
         for each in told["relays"]
         if (each["queue"] or each["unacked"]) and each["process"] != asker
     ]
-    facts = {
-        "machine": told["machine"],
-        "process": told["process"],
-        "pid": told["pid"],
-        "role": told["role"],
-        "state": "",
-        "why": "",
-        "threads": {
-            each["name"]: {
-                "busy_s": each["busy_s"],
-                "blocked": each["blocked"],
-                "state": _thread_state(each),
-            }
-            for each in told["threads"]
-        },
-        "links": links,
-        "queues": queues,
+    facts |= {
+        "queues": queues[:QUEUES_MAX],
         "parked": dict(told["parked"]),
         "machines": [
             {"name": each["name"] or each["address"], "state": each["state"]}
             | {"why": each["why"]}
             for each in told.get("machines", ())
         ],
+        "totals": totals_of(tasks, queued=sum(each[2] + each[3] for each in queues))
+        | _thread_totals(threads),
     }
-    facts["totals"] = totals_of(
-        tasks,
-        queued=sum(each[2] + each[3] for each in queues),
-        blocked=sum(each["blocked"] for each in told["threads"]),
-    )
     return View(facts, tasks)
 
 
-def totals_of(
-    tasks: Mapping[str, Row], *, queued: int = 0, blocked: int = 0
-) -> dict[str, float]:
+def _thread_totals(threads: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    return {
+        each: sum(thread[each] for thread in threads.values())
+        for each in ("callbacks", "per_s", "blocked")
+    }
+
+
+def totals_of(tasks: Mapping[str, Row], *, queued: int = 0) -> dict[str, float]:
     """Return the sums over the tasks of a process."""
     columns = zip(*tasks.values(), strict=True) if tasks else [()] * len(COLUMNS)
     by_name = dict(zip(COLUMNS, columns, strict=True))
     sums: dict[str, float] = {each: sum(by_name[each]) for each in _SUMMED}
-    return sums | {"tasks": len(tasks), "queued": queued, "blocked": blocked}
+    sums |= {"tasks": len(tasks), "queued": queued, "blocked": 0}
+    return sums | {"callbacks": sums["commands"] + sums["notifications"]}
+
+
+# The facts of a process that has not answered, but for its name.
+NOTHING: Final[Facts] = {
+    "pid": None,
+    "role": "",
+    "state": "",
+    "why": "",
+    "threads": {},
+    "links": [],
+    "queues": [],
+    "parked": {},
+    "machines": [],
+    "totals": totals_of({}),
+}
 
 
 def _row(thread: str, task: Mapping[str, Any], old: Row | None, passed_s: float) -> Row:

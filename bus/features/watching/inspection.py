@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bus.process.exchange import Exchange
     from bus.process.thread_manager import ThreadManager
 
-__all__ = ["inspect", "report"]
+__all__ = ["brief", "inspect", "report"]
 
 
 def inspect(
@@ -215,15 +215,7 @@ def report(
     since: when this process joined the bus.
     """
     seen = inspect(exchange, bus, managers)
-    told: dict[str, Any] = {
-        "bus": seen.bus,
-        "machine": seen.machine,
-        "process": seen.process,
-        "pid": os.getpid(),
-        "role": "master",
-        "since_s": _sync.monotonic() - since,
-        "processor_s": _sync.process_time(),
-        "inspector_s": _sync.thread_time(),
+    told = _head(exchange, bus, since) | {
         "threads": _threads(seen, managers),
         "parked": dict(seen.parked),
         "gave_up": exchange.query(lambda: exchange.manager.parked.given_up),
@@ -244,6 +236,43 @@ def report(
     return told
 
 
+def brief(
+    exchange: Exchange, bus: str, managers: Sequence[ThreadManager], since: float
+) -> dict[str, Any]:
+    """Return the part of a report whose cost does not grow with the tasks.
+
+    The arguments are those of `report`. Tasks, relays and shared memory are left out.
+    """
+    now = _sync.monotonic()
+    comm = exchange.comm
+    told = _head(exchange, bus, since) | {
+        "threads": [
+            _thread(_thread_info(manager, (), now), manager) for manager in managers
+        ],
+        "links": [],
+    }
+    if comm is not None:
+        remote = comm.remote
+        told |= exchange.query(
+            lambda: {"role": remote.topology.role.value, "links": _links(remote)}
+        )
+    return told
+
+
+def _head(exchange: Exchange, bus: str, since: float) -> dict[str, Any]:
+    """Return the identity of the process, and its times."""
+    return {
+        "bus": bus,
+        "machine": exchange.manager.machine,
+        "process": exchange.manager.process,
+        "pid": os.getpid(),
+        "role": "master",
+        "since_s": _sync.monotonic() - since,
+        "processor_s": _sync.process_time(),
+        "inspector_s": _sync.thread_time(),
+    }
+
+
 def _threads(
     seen: BusSnapshot, managers: Sequence[ThreadManager]
 ) -> list[dict[str, Any]]:
@@ -253,16 +282,20 @@ def _threads(
     """
     tasks = {each.address.module: each for each in seen.tasks}
     return [
-        {
-            "name": thread.name,
-            "busy_s": thread.busy_s,
-            "callbacks": thread.callbacks,
-            "wakeups": thread.wakeups,
-            "blocked": len(manager.inbox.room),
-            "tasks": [_task(tasks[name]) for name in thread.tasks if name in tasks],
-        }
+        _thread(thread, manager)
+        | {"tasks": [_task(tasks[name]) for name in thread.tasks if name in tasks]}
         for thread, manager in zip(seen.threads, managers, strict=True)
     ]
+
+
+def _thread(thread: ThreadInfo, manager: ThreadManager) -> dict[str, Any]:
+    return {
+        "name": thread.name,
+        "busy_s": thread.busy_s,
+        "callbacks": thread.callbacks,
+        "wakeups": thread.wakeups,
+        "blocked": len(manager.inbox.room),
+    }
 
 
 def _task(task: TaskInfo) -> dict[str, Any]:
@@ -317,11 +350,7 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
     topology = remote.topology
     told: dict[str, Any] = {
         "role": topology.role.value,
-        "links": [
-            _link(remote, peer)
-            for peer in topology.peers.values()
-            if peer.session.link is not None
-        ],
+        "links": _links(remote),
         "relays": [
             _relay(relay)
             for peer in topology.peers.values()
@@ -339,6 +368,14 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
             if owner[0] == machine
         }
     return told
+
+
+def _links(remote: RemoteManager) -> list[dict[str, Any]]:
+    return [
+        _link(remote, peer)
+        for peer in remote.topology.peers.values()
+        if peer.session.link is not None
+    ]
 
 
 def _link(remote: RemoteManager, peer: Peer) -> dict[str, Any]:

@@ -237,7 +237,7 @@ function showSums() {
   const lines = [
     ["processes", shown.views.size, ""],
     ["tasks", sums.tasks ?? 0, ""],
-    ["messages per s", sums.handled_per_s ?? 0, ""],
+    ["callbacks per s", sums.handled_per_s ?? 0, ""],
     ["unread", sums.unread ?? 0, ""],
     ["queued", sums.queued ?? 0, ""],
     ["blocked senders", sums.blocked ?? 0, "warn"],
@@ -289,7 +289,7 @@ function showHistory() {
   $("delay-now").textContent = delay ? `median ${milliseconds(delay[0])}, 99 %: ${milliseconds(delay[1])}` : "no message seen";
   $("depth-now").textContent = count(sums.unread + sums.queued);
   const place = past === null ? null : totals.indexOf(round);
-  chart($("rate"), "Messages per second", [["--accent", (each) => each.handled_per_s]], place, count);
+  chart($("rate"), "Callbacks per second", [["--accent", (each) => each.handled_per_s]], place, count);
   chart($("delay"), "Delay between processes", [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
   chart($("depth"), "Unread and queued", [["--accent", (each) => each.unread + each.queued]], place, count);
 }
@@ -575,6 +575,7 @@ function cellsOf(row) {
     const facts = view.facts.threads[row.name] ?? { state: "", busy_s: null };
     const busy = facts.busy_s === null || facts.busy_s < 1 ? "" : `, in a callback for ${count(facts.busy_s)} s`;
     cells.label = `thread ${row.name}, ${count(row.size)} tasks${busy}`;
+    cells.rate = some(facts.per_s);
     cells.state = facts.state;
   } else if (row.kind === "link") {
     cells.label = `${row.link.kind} link to ${row.link.to}`;
@@ -662,7 +663,8 @@ for (const id of ["search", "filter"]) $(id).addEventListener("input", () => {
 function select(row) {
   selected = { id: row.id, kind: row.kind, key: row.key, name: row.name };
   relatives = null;
-  if (row.kind === "task" && first.commands) $("command-to").value = row.key.startsWith(`${ownMachine()}/`) ? row.name : `ism://${row.key.split("/")[0]}/${row.name}`;
+  const task = row.kind === "task" && shown.views.get(row.key)?.tasks.get(row.name);
+  if (task && first.commands && task[shown.at.visibility] !== "private") $("command-to").value = row.key.startsWith(`${ownMachine()}/`) ? row.name : `ism://${row.key.split("/")[0]}/${row.name}`;
   if (row.kind === "task") askRelatives();
   refresh();
 }
@@ -723,7 +725,7 @@ function showDetails() {
     list.push(["process", selected.key]);
   } else if (selected.kind === "thread") {
     const thread = facts.threads[selected.name] ?? {};
-    list.push(["process", selected.key], ["blocked senders", thread.blocked ?? 0], ["in a callback for", thread.busy_s ? `${count(thread.busy_s)} s` : "no callback runs"], ["state", thread.state || "serves"]);
+    list.push(["process", selected.key], ["blocked senders", thread.blocked ?? 0], ["callbacks", thread.callbacks ?? 0], ["per s", thread.per_s ?? 0], ["in a callback for", thread.busy_s ? `${count(thread.busy_s)} s` : "no callback runs"], ["state", thread.state || "serves"]);
   } else if (selected.kind === "process" || selected.kind === "machine") {
     list.push(["machine", facts.machine], ["process id", facts.pid ?? ""], ["role", facts.role], ["state", facts.state || "answers"]);
     if (facts.why) list.push(["why", facts.why]);
@@ -742,7 +744,7 @@ function showDetails() {
   list.forEach(([name, value], index) => {
     put(terms.children[index * 2], String(name).replaceAll("_", " "));
     const dd = terms.children[index * 2 + 1];
-    put(dd, typeof value === "number" ? count(value) : String(value));
+    put(dd, typeof value === "number" ? count(value) : String(value) || "none");
     dd.dataset.field = name;
   });
 }
@@ -758,6 +760,7 @@ function relativesOf(view) {
   const subscriptions = view.tasks.get(selected.name)[shown.at.subscriptions];
   const links = (title, items) => {
     if (!items.length) return;
+    items.sort((one, other) => compare(one[1], other[1]) || compare(one[0], other[0]));
     parts.push(element("h4", { textContent: title }), element("ul", {}, ...items.map(([key, name, pattern]) => element("li", {}, element("button", { type: "button", className: "link", textContent: `${name} of ${key}`, onclick: () => selectTask(key, name) }), pattern ? ` by ${pattern}` : ""))));
   };
   if (subscriptions.length) {
@@ -887,7 +890,7 @@ function layOut(width) {
   boxes = new Map();
   dots = new Map();
   const all = keys.reduce((sum, key) => sum + shown.views.get(key).tasks.size, 0);
-  dot = all > 3000 ? 3 : all > 600 ? 4 : 7;
+  dot = all > 3000 ? 3 : all > 600 ? 4 : width > 1400 ? 10 : 7;
   const step = dot + (dot > 3 ? 3 : 1);
   let [x, y, rowHeightNow, machine] = [10, 8, 0, null];
   let [row, place] = [0, 0];
@@ -1021,7 +1024,7 @@ function drawMap() {
     if (!per_s) continue;
     const text = `${count(per_s)}/s`;
     const wide = paper.measureText(text).width;
-    const middle = pointOf(curve(...ends), 0.5);
+    const middle = pointOf(curve(...ends), 0.38); // labels of lines that cross stay apart
     const [x, y] = [middle[0] - wide / 2, middle[1] - 10];
     paper.fillStyle = colour("--card");
     paper.globalAlpha = 0.85;
