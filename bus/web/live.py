@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["LinkEnds", "LiveSource"]
 
 ROUND_S: Final = 1.0
-_ANSWER_S: Final = 3.0  # then a process counts as stopped
+_ANSWER_S: Final = (3.0, 30.0)  # then a process counts as stopped
+_ANSWER_COSTS: Final = 200  # its processor is shared, so it may need that much longer
 _BRIEF_S: Final = 1.0  # between two questions
 _WHOLE_S: Final = 30.0  # at most between two whole reports
 _SHARE: Final = 0.005  # of the processor time of a process, and of `_LEAST` at least
@@ -63,6 +64,7 @@ class _Process:
     told: its last report; empty before the first. whole: the last one with tasks.
     ask_at, sample_at: when it is asked for a report, and for frames; infinite while an
       answer is outstanding. whole_at: from when on the report has tasks.
+    cost_s: the processor time of its last whole report.
     window_s: for how long its frames are monitored in each round.
     monitored: True while its frames are monitored.
     gone_at: when it left; None while it is present.
@@ -75,6 +77,7 @@ class _Process:
     whole: dict[str, Any] = attrs.field(factory=dict)
     ask_at: float = 0.0
     whole_at: float = 0.0
+    cost_s: float = 0.0
     sample_at: float = 0.0
     window_s: float = _WINDOW_S[0]
     monitored: bool = False
@@ -226,8 +229,13 @@ class LiveSource:
     def _ask(self, process: _Process, now: float) -> None:
         if now >= process.ask_at:
             process.ask_at = math.inf
-            question = None if now >= process.whole_at else {"brief": True}
-            self._command(process, question, self._on_report)
+            # The first one is brief: it shows the process at once.
+            is_whole = bool(process.told) and now >= process.whole_at
+            question = {"report": "busy" if is_whole else "brief"}
+            longest_s = process.cost_s * _ANSWER_COSTS
+            if is_whole and not process.whole:
+                longest_s = _ANSWER_S[1]
+            self._command(process, question, self._on_report, longest_s)
         if now >= process.sample_at:
             process.sample_at = math.inf
             self._command(process, {"frames": ["MSG"]}, self._on_frames)
@@ -237,19 +245,21 @@ class LiveSource:
         process: _Process,
         question: object,
         on_answer: Callable[[Response], None],
+        longest_s: float = 0.0,
     ) -> None:
         self._task.command(
             process.inspector,
             question,
             on_response=on_answer,
             ref=process,
-            timeout=_ANSWER_S,
+            timeout=min(max(longest_s, _ANSWER_S[0]), _ANSWER_S[1]),
         )
 
     def _on_report(self, response: Response) -> None:
         process: _Process = response.reference
         now = _sync.monotonic()
-        process.ask_at = now + _BRIEF_S
+        is_new = not process.told and response.error is None
+        process.ask_at = now if is_new else now + _BRIEF_S
         if process.gone_at is not None:
             return
         if response.error is not None:
@@ -261,8 +271,9 @@ class LiveSource:
         self._views[process.key] = view_of(
             told, self._known_view(process), whole, before, self._bus.process
         )
-        if before and "relays" in before:
-            process.whole_at = now + _interval_s(told, before)
+        if "relays" in before:
+            process.cost_s, interval_s = _cost_and_interval_s(told, before)
+            process.whole_at = now + interval_s
         process.told = told
         if "relays" not in told:
             return
@@ -380,11 +391,14 @@ class LiveSource:
             del self._open[key]
 
 
-def _interval_s(told: dict[str, Any], whole: dict[str, Any]) -> float:
-    """Return the time between two whole reports, from the answer after one."""
-    if "inspector_s" not in whole:  # an earlier version
-        return _WHOLE_S
+def _cost_and_interval_s(
+    told: dict[str, Any], whole: dict[str, Any]
+) -> tuple[float, float]:
+    """Return what a whole report has cost, and the time to the next one.
+
+    told: the answer after it.
+    """
     passed_s = max(told["since_s"] - whole["since_s"], 1e-3)
     used: float = (told["processor_s"] - whole["processor_s"]) / passed_s
     cost_s: float = told["inspector_s"] - whole["inspector_s"]
-    return min(cost_s / (_SHARE * max(used, _LEAST)), _WHOLE_S)
+    return cost_s, min(cost_s / (_SHARE * max(used, _LEAST)), _WHOLE_S)

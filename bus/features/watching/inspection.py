@@ -204,7 +204,12 @@ def _notifying(comm: Comm) -> Counters:
 
 
 def report(
-    exchange: Exchange, bus: str, managers: Sequence[ThreadManager], since: float
+    exchange: Exchange,
+    bus: str,
+    managers: Sequence[ThreadManager],
+    since: float,
+    *,
+    idle_relays: bool = True,
 ) -> dict[str, Any]:
     """Return the state of a bus in this process, as plain values.
 
@@ -213,6 +218,8 @@ def report(
 
     managers: as for `inspect`.
     since: when this process joined the bus.
+    idle_relays: False to leave out relays that have no message, and have lost none. A
+      process may have one for each task of the others.
     """
     seen = inspect(exchange, bus, managers)
     told = _head(exchange, bus, since) | {
@@ -227,7 +234,7 @@ def report(
         told["notifying"] = asdict(seen.notifying)
     comm = exchange.comm
     if comm is not None:
-        told |= exchange.query(lambda: _about_others(comm.remote))
+        told |= exchange.query(lambda: _about_others(comm.remote, idle_relays))
     if told["role"] == "master":
         told["machines"] = [
             asdict(each) | {"state": each.state.value} for each in seen.machines
@@ -342,7 +349,7 @@ def _shared_memory(memory: SharedMemoryInfo | None) -> dict[str, Any] | None:
 _SLAB_COUNTS: Final = ("slabs", "buffers", "used", "loans", "leases", "abandoned")
 
 
-def _about_others(remote: RemoteManager) -> dict[str, Any]:
+def _about_others(remote: RemoteManager, idle_relays: bool) -> dict[str, Any]:
     """Describe the other processes; on a master, also all processes and name owners.
 
     Call under the exchange's lock.
@@ -355,6 +362,7 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
             _relay(relay)
             for peer in topology.peers.values()
             for relay in peer.relays.values()
+            if idle_relays or _is_busy(relay)
         ],
         "relay_counters": _ends(topology.counters),
     }
@@ -405,6 +413,12 @@ def _relay(relay: Relay) -> dict[str, Any]:
         "asked": len(relay.asked),
         "counters": _ends(relay.counters),
     }
+
+
+def _is_busy(relay: Relay) -> bool:
+    counters = relay.counters
+    lost = counters.dropped or counters.failed or counters.in_doubt
+    return bool(relay.queued or relay.under_way or lost)
 
 
 def _ends(counters: RelayCounters) -> dict[str, int]:

@@ -6,8 +6,9 @@ command with one map of plain values: see `bus.features.watching.inspection`.
 
 A command ``{"frames": ...}`` requests the frames that cross the links of the process;
 see `MonitorLeases`. The answer to ``{"unanswered": name}`` is the reason why the task
-of that name does not answer; see `bus.api.outcome`. The answer to ``{"brief": True}``
-is the part of the map whose cost does not grow with the tasks.
+of that name does not answer; see `bus.api.outcome`. For frequent questions there are
+two smaller maps: the answer to ``{"report": "brief"}`` is the part whose cost does not
+grow with the tasks, and that to ``{"report": "busy"}`` leaves out idle relays.
 """
 
 from __future__ import annotations
@@ -156,9 +157,11 @@ class Inspector:
             return why_unanswered(self._exchange.query(lambda: named(name)))
         from bus.features.watching import inspection  # noqa: PLC0415 - see above
 
-        is_brief = isinstance(asked, Mapping) and "brief" in asked
-        make = inspection.brief if is_brief else inspection.report
-        return make(self._exchange, self._bus, self._managers(), self._since)
+        part = asked.get("report") if isinstance(asked, Mapping) else None
+        known = self._exchange, self._bus, self._managers(), self._since
+        if part == "brief":
+            return inspection.brief(*known)
+        return inspection.report(*known, idle_relays=part != "busy")
 
     def _frames(self, message: Incoming, types: object) -> Any:
         if self._monitor_leases is None:
