@@ -8,7 +8,6 @@ same rule; see `apply` in `page/page.js`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -179,7 +178,8 @@ class History:
         self._kept: Final = kept
         # Replaced as a whole, so that a reader gets rounds that fit their base.
         self._state: tuple[Picture, tuple[Round, ...]] = Picture(), ()
-        self._losses: Final[deque[Loss]] = deque(maxlen=losses_kept)
+        self._losses_kept: Final = losses_kept
+        self._losses: tuple[Loss, ...] = ()
         self._losses_seen = 0
 
     @property
@@ -187,16 +187,19 @@ class History:
         """The rounds, the oldest first."""
         return self._state[1]
 
-    def losses(self) -> list[Loss]:
-        """Return the losses, the oldest first."""
-        return list(self._losses)
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """The losses, the oldest first."""
+        return self._losses
 
     def add(self, new: Round) -> None:
         """Add a round, whose losses get their numbers."""
         for loss in new.losses:
             self._losses_seen += 1
             loss.number = self._losses_seen
-            self._losses.append(loss)
+        if new.losses:
+            losses = (*self._losses, *new.losses)
+            self._losses = losses[-self._losses_kept :]
         base, rounds = self._state
         rounds = (*rounds, new)
         if over := rounds[: -self._kept]:

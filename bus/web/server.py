@@ -119,6 +119,8 @@ class _Data:
         last = rounds[-1].number
         yield await run_in_threadpool(self._first_line, rounds)
         while not self._is_closing():
+            if self._history.rounds[0].number > last + 1:
+                return  # it read too slowly; it connects again, and gets the picture
             for each in self._history.after(last):
                 last = each.number
                 yield self._line(each)
@@ -136,7 +138,7 @@ class _Data:
             "at_ns": rounds[-1].at_ns,
             "changes": self._history.at(rounds[-1].number).whole(),
             "totals": [[each.number, each.at_ns, each.totals] for each in rounds],
-            "losses": self._history.losses(),
+            "losses": self._history.losses,
         }
         return json.encode(first) + b"\n"
 

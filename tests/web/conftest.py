@@ -27,7 +27,7 @@ class Served:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.host, _, self.token = address.removeprefix("http://").partition("/#")
+        self.host, _, self.token = address.partition("//")[2].partition("/#")
 
     def ask(
         self, path: str, *, body: object = None, token: str | None = None

@@ -79,5 +79,5 @@ def test_old_losses_make_room_and_numbers_go_on() -> None:
             Round(number=number, at_ns=0, changes=[], totals=Totals(), losses=[loss])
         )
 
-    assert [each.number for each in history.losses()] == [2, 3]
+    assert [each.number for each in history.losses] == [2, 3]
     assert [each.number for each in history.after(1)] == [2]

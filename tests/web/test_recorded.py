@@ -68,11 +68,11 @@ def test_the_rounds_show_the_bus_as_it_was(recording: Recording) -> None:
     assert link["to"] == "machine/alpha"
     assert link["posted"] >= 5
     assert any(each.totals.delay_us for each in rounds)
-    assert sum(each.totals.lost for each in rounds) == len(recording.history.losses())
+    assert sum(each.totals.lost for each in rounds) == len(recording.history.losses)
 
 
 def test_each_drop_is_a_message_whose_way_is_known(recording: Recording) -> None:
-    dropped = [each for each in recording.history.losses() if each.kind == "dropped"]
+    dropped = [each for each in recording.history.losses if each.kind == "dropped"]
     assert [(each.task, each.count, each.rule) for each in dropped] == [
         ("shelf", 1, "BUS-FLOW-6")
     ] * 3

@@ -182,6 +182,7 @@ function take(round) {
   totals.push([round.number, round.at_ns, round.totals]);
   if (totals.length > ROUNDS_MAX) totals.shift();
   for (const loss of round.losses) {
+    if (loss.number <= (losses.at(-1)?.number ?? 0)) continue; // the first line had it
     losses.push(loss);
     addKind(loss.kind);
   }
