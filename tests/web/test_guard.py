@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bus.web.guard import Guard
+from specs.clauses import clause
 
 HOST = (b"host", b"127.0.0.1:8765")
 TOKEN = (b"authorization", b"Bearer secret")
@@ -39,16 +40,19 @@ def ask(
     return sent
 
 
+@clause("BUS-PAGE-1")
 def test_the_page_itself_is_answered() -> None:
     start, body = ask(HOST, TOKEN, (b"origin", b"http://127.0.0.1:8765"))
 
     assert (start["status"], body["body"]) == (200, b"the bus")
 
 
+@clause("BUS-PAGE-1")
 def test_the_files_of_the_page_need_no_token() -> None:
     assert ask(HOST, path="/")[0]["status"] == 200
 
 
+@clause("BUS-PAGE-1")
 @pytest.mark.parametrize(
     ("status", "headers"),
     [
@@ -76,6 +80,7 @@ def test_any_other_request_is_refused(
     assert b"secret" not in body["body"]
 
 
+@clause("BUS-PAGE-1")
 @pytest.mark.parametrize("path", ["/", "/data/at"])
 def test_each_answer_forbids_scripts_of_others(path: str) -> None:
     headers = dict(ask(HOST, path=path)[0]["headers"])

@@ -8,7 +8,7 @@ import pytest
 
 from bus.model.events import BusReason
 from bus.web.losses import Loss, from_counters, from_reason
-from specs.clauses import load_clauses
+from specs.clauses import clause, load_clauses
 
 NO_COUNT = dict.fromkeys(
     ("accepted", "delivered", "dropped", "expired", "returned", "unread", "refused"), 0
@@ -50,6 +50,7 @@ def losses(**now: Any) -> list[Loss]:
     return list(from_counters(told(**now), told(), 5, "m/p"))
 
 
+@clause("BUS-PAGE-4")
 @pytest.mark.parametrize(
     ("now", "kind", "count", "rule", "task"),
     [
@@ -82,6 +83,7 @@ def test_a_counter_that_has_risen_is_one_row(
     assert loss.do
 
 
+@clause("BUS-PAGE-4")
 def test_no_message_is_listed_twice() -> None:
     """The counters of a link include those of its relays."""
     found = losses(relay={"dropped": 2}, link={"dropped": 5})

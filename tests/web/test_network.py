@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.features.machines.machine_keys import TRUSTED
+from specs.clauses import clause
 from tests.cli.test_network import site
 from tests.kit.site import HERE, THERE, Site
 from tests.support import LIMIT_S, until
@@ -48,6 +49,7 @@ def test_the_processes_of_other_machines_are_shown(serve: Serve, file: Path) -> 
     until(lambda: f"{THERE}/far: echo" in tasks(), "the other machine is shown")
 
 
+@clause("BUS-PAGE-1")
 def test_the_page_is_served_to_other_machines_by_tls_alone(
     serve: Serve, site: Site, file: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from bus.web.picture import COLUMNS
 from bus.web.recorded import Recording
+from specs.clauses import clause
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import until
@@ -55,6 +56,7 @@ def is_wide(page: Page) -> bool:
     )
 
 
+@clause("BUS-PAGE-3")
 def test_the_numbers_are_those_of_the_processes(
     serve: Serve, visit: Visit, alpha: Far, beta: Far
 ) -> None:
@@ -90,6 +92,7 @@ def test_the_numbers_are_those_of_the_processes(
     shows(page, "commands", "8")
 
 
+@clause("BUS-PAGE-4")
 def test_losses_are_rows_with_the_rule_and_the_remedy(
     serve: Serve, visit: Visit, alpha: Far
 ) -> None:
@@ -216,6 +219,7 @@ def test_the_tree_is_used_by_keys_and_read_aloud(
         assert part in heard
 
 
+@clause("BUS-PAGE-3")
 def test_the_bar_shows_the_bus_as_it_was(
     serve: Serve, visit: Visit, alpha: Far
 ) -> None:

@@ -18,6 +18,7 @@ from bus.web.picture import (
     View,
     totals_of,
 )
+from specs.clauses import clause
 
 NAMES = ("a", "b", "c")
 
@@ -38,6 +39,7 @@ STEPS = st.lists(
 )
 
 
+@clause("BUS-PAGE-3")
 @given(STEPS, st.integers(1, 4))
 def test_the_past_is_the_picture_of_that_round(
     steps: list[dict[str, View | None]], kept: int

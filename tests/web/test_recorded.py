@@ -10,6 +10,7 @@ import pytest
 from bus.errors import JournalError
 from bus.web.picture import COLUMNS
 from bus.web.recorded import Recording
+from specs.clauses import clause
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 
@@ -71,6 +72,7 @@ def test_the_rounds_show_the_bus_as_it_was(recording: Recording) -> None:
     assert sum(each.totals.lost for each in rounds) == len(recording.history.losses)
 
 
+@clause("BUS-PAGE-4")
 def test_each_drop_is_a_message_whose_way_is_known(recording: Recording) -> None:
     dropped = [each for each in recording.history.losses if each.kind == "dropped"]
     assert [(each.task, each.count, each.rule) for each in dropped] == [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from specs.clauses import clause
 from tests.cli.verbs import verb
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
@@ -86,6 +87,7 @@ def test_a_wrong_token_and_a_strange_host_see_nothing(serve: Serve, alpha: Far) 
         served.ask("/")  # it listens at no other address
 
 
+@clause("BUS-PAGE-2")
 def test_the_page_is_read_only_unless_commands_are_allowed(
     serve: Serve, alpha: Far
 ) -> None:
@@ -96,6 +98,7 @@ def test_the_page_is_read_only_unless_commands_are_allowed(
     assert alpha("made['echo'].got") == []
 
 
+@clause("BUS-PAGE-2")
 def test_an_allowed_command_is_sent_and_answered(serve: Serve, alpha: Far) -> None:
     served = serve("--allow-commands")
 
@@ -131,6 +134,7 @@ def test_relatives_are_those_that_subscribe(
     assert relatives("beta", "gone")[0] == 404
 
 
+@clause("BUS-PAGE-5")
 def test_a_stopped_process_delays_no_other_and_a_killed_one_is_lost(
     serve: Serve, alpha: Far, beta: Far
 ) -> None:
@@ -154,6 +158,7 @@ def test_a_stopped_process_delays_no_other_and_a_killed_one_is_lost(
     assert {"stopped", "lost"} <= kinds
 
 
+@clause("BUS-PAGE-5")
 def test_a_process_that_leaves_in_order_is_not_lost(
     serve: Serve, alpha: Far, beta: Far
 ) -> None:
