@@ -40,6 +40,7 @@ SUITES: Final = {
     "journal": "J1, the cost of a record",
     "pipeline": "S1 S2 S3 S4 S5, recorded traffic to verdicts, live and replayed",
     "durable": "D1 D2, a receiver that keeps horizons on disk",
+    "web": "V1 V2, the page about a bus, and its cost to the bus",
 }
 
 _FAILED: Final = 1

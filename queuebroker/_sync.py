@@ -53,9 +53,11 @@ __all__ = [
     "only_once",
     "owns",
     "park",
+    "process_time",
     "runs_handlers",
     "sleep_lock",
     "spin",
+    "thread_time",
     "wall_ns",
     "yield_processor",
 ]
@@ -211,6 +213,10 @@ monotonic_ns = time.perf_counter_ns if _IS_COARSE else time.monotonic_ns
 wall_ns = time.time_ns
 Local = threading.local
 current_thread = threading.current_thread
+
+# Processor time in seconds, for reports; nothing waits by these.
+process_time = time.process_time
+thread_time = time.thread_time
 
 # The longest wait that the platform accepts, in seconds.
 WAIT_S_MAX = threading.TIMEOUT_MAX

@@ -109,6 +109,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "testing",
         "pipeline",
         "demo",
+        "web",
         "cli",
         "__main__",
     ),
@@ -373,6 +374,15 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "record",
         "replay",
     ),
+    "bus.web": (
+        "losses",
+        "picture",
+        "live",
+        "recorded",
+        "guard",
+        "server",
+        "verb",
+    ),
     "bus.pattern": (
         "wire",
         "protocol",
@@ -439,6 +449,7 @@ PARTS: Mapping[str, str] = {
     "demo": "demo/",
     "cli": "cli/",
     "aio": "aio/",
+    "web": "web/",
     "root": (
         "__init__ __main__ requirements support testing metrics otel api: membership"
     ),

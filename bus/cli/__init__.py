@@ -44,6 +44,7 @@ class Verb:
 
 
 _COMMANDS: Final = "Send a command; call prints the answer."
+_ACTIVITY: Final = "Show the activity in the terminal, in a browser."
 _RECORDINGS: Final = "Record notifications, and send them again."
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
@@ -54,9 +55,8 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
             "Show the processes and tasks of a live bus.",
         ),
         "list": Verb("bus.features.watching.verb:list_names", "List the public names."),
-        "top": Verb(
-            "bus.features.watching.verb:top", "Show the activity of each process."
-        ),
+        "top": Verb("bus.features.watching.verb:top", _ACTIVITY),
+        "web": Verb("bus.web.verb:web", _ACTIVITY, "web"),
         "metrics": Verb(
             "bus.features.metrics.verb:metrics",
             "Serve the metrics of a bus to Prometheus.",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bus.api.bus import Bus
+    from bus.kernel.trace import Journal
 
 __all__ = [
     "joined",
@@ -161,12 +162,17 @@ def _legal(check: Callable[[str], None]) -> Callable[[str], str]:
 
 @contextmanager
 def joined(
-    target: Target, *, patient: bool = False, role: Role = Role.SLAVE
+    target: Target,
+    *,
+    patient: bool = False,
+    role: Role = Role.SLAVE,
+    journal: Journal | None = None,
 ) -> Iterator[Bus]:
     """Join a bus for the duration of a block; a context manager.
 
     patient: True if the bus may have no process yet.
     role: the role of this process; a slave unless it stands for a program.
+    journal: as for `open_bus`.
     """
     try:
         certified = _certified_machine(target.network)
@@ -189,6 +195,7 @@ def joined(
             machine=machine,
             config=config,
             network=target.network,
+            journal=journal,
         )
     except ValueError as error:
         fail(str(error), ERROR)  # the text includes the remedy

@@ -45,6 +45,7 @@ NUMBERS = {
     "BUS-DISC": range(1, 15),
     "BUS-ENT": (*range(1, 9), *range(10, 15), 16, 17, 18),
     "BUS-FLOW": range(1, 10),
+    "BUS-PAGE": range(1, 6),
     "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 11),
     "BUS-MSG": range(1, 22),

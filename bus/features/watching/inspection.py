@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bus.process.exchange import Exchange
     from bus.process.thread_manager import ThreadManager
 
-__all__ = ["inspect", "report"]
+__all__ = ["brief", "inspect", "report"]
 
 
 def inspect(
@@ -191,21 +191,25 @@ def _notifying(comm: Comm) -> Counters:
 
 
 def report(
-    exchange: Exchange, bus: str, managers: Sequence[ThreadManager], since: float
+    exchange: Exchange,
+    bus: str,
+    managers: Sequence[ThreadManager],
+    since: float,
+    *,
+    idle_relays: bool = True,
 ) -> dict[str, Any]:
     """Return the state of a bus in this process, as plain values.
 
+    Called in the thread of the inspector, whose processor time is part of the report:
+    a program that asks again and again adjusts its interval to the cost.
+
     managers: as for `inspect`.
     since: when this process joined the bus.
+    idle_relays: False to leave out relays that have no message, and have lost none. A
+      process may have one for each task of the others.
     """
     seen = inspect(exchange, bus, managers)
-    told: dict[str, Any] = {
-        "bus": seen.bus,
-        "machine": seen.machine,
-        "process": seen.process,
-        "pid": os.getpid(),
-        "role": "master",
-        "since_s": _sync.monotonic() - since,
+    told = _head(exchange, bus, since) | {
         "threads": _threads(seen, managers),
         "totals": to_builtins(seen.totals),
         "parked": dict(seen.parked),
@@ -218,13 +222,50 @@ def report(
         told["notifying"] = asdict(seen.notifying)
     comm = exchange.comm
     if comm is not None:
-        told |= exchange.query(lambda: _about_others(comm.remote))
+        told |= exchange.query(lambda: _about_others(comm.remote, idle_relays))
     if told["role"] == "master":
         told["machines"] = [
             asdict(each) | {"state": each.state.value} for each in seen.machines
         ]
         told["ignored_announcements"] = dict(seen.ignored_announcements)
     return told
+
+
+def brief(
+    exchange: Exchange, bus: str, managers: Sequence[ThreadManager], since: float
+) -> dict[str, Any]:
+    """Return the part of a report whose cost does not grow with the tasks.
+
+    The arguments are those of `report`. Tasks, relays and shared memory are left out.
+    """
+    now = _sync.monotonic()
+    comm = exchange.comm
+    told = _head(exchange, bus, since) | {
+        "threads": [
+            _thread(_thread_info(manager, (), now), manager) for manager in managers
+        ],
+        "links": [],
+    }
+    if comm is not None:
+        remote = comm.remote
+        told |= exchange.query(
+            lambda: {"role": remote.topology.role.value, "links": _links(remote)}
+        )
+    return told
+
+
+def _head(exchange: Exchange, bus: str, since: float) -> dict[str, Any]:
+    """Return the identity of the process, and its times."""
+    return {
+        "bus": bus,
+        "machine": exchange.manager.machine,
+        "process": exchange.manager.process,
+        "pid": os.getpid(),
+        "role": "master",
+        "since_s": _sync.monotonic() - since,
+        "processor_s": _sync.process_time(),
+        "inspector_s": _sync.thread_time(),
+    }
 
 
 def _threads(
@@ -236,16 +277,20 @@ def _threads(
     """
     tasks = {each.address.module: each for each in seen.tasks}
     return [
-        {
-            "name": thread.name,
-            "busy_s": thread.busy_s,
-            "callbacks": thread.callbacks,
-            "wakeups": thread.wakeups,
-            "blocked": len(manager.inbox.room),
-            "tasks": [_task(tasks[name]) for name in thread.tasks if name in tasks],
-        }
+        _thread(thread, manager)
+        | {"tasks": [_task(tasks[name]) for name in thread.tasks if name in tasks]}
         for thread, manager in zip(seen.threads, managers, strict=True)
     ]
+
+
+def _thread(thread: ThreadInfo, manager: ThreadManager) -> dict[str, Any]:
+    return {
+        "name": thread.name,
+        "busy_s": thread.busy_s,
+        "callbacks": thread.callbacks,
+        "wakeups": thread.wakeups,
+        "blocked": len(manager.inbox.room),
+    }
 
 
 def _task(task: TaskInfo) -> dict[str, Any]:
@@ -292,7 +337,7 @@ def _shared_memory(memory: SharedMemoryInfo | None) -> dict[str, Any] | None:
 _SLAB_COUNTS: Final = ("slabs", "buffers", "used", "loans", "leases", "abandoned")
 
 
-def _about_others(remote: RemoteManager) -> dict[str, Any]:
+def _about_others(remote: RemoteManager, idle_relays: bool) -> dict[str, Any]:
     """Describe the other processes; on a master, also all processes and name owners.
 
     Call under the exchange's lock.
@@ -302,15 +347,12 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
     relays = [relay for peer in peers for relay in peer.all_relays()]
     told: dict[str, Any] = {
         "role": topology.role.value,
-        "links": [
-            _link(remote, peer)
-            for peer in topology.peers.values()
-            if peer.session.link is not None
-        ],
+        "links": _links(remote),
         "relays": [
             _relay(relay)
             for peer in topology.peers.values()
             for relay in peer.relays.values()
+            if idle_relays or _is_busy(relay)
         ],
         "relay_counters": asdict(_sent(topology.counters, relays)),
     }
@@ -324,6 +366,14 @@ def _about_others(remote: RemoteManager) -> dict[str, Any]:
             if owner[0] == machine
         }
     return told
+
+
+def _links(remote: RemoteManager) -> list[dict[str, Any]]:
+    return [
+        _link(remote, peer)
+        for peer in remote.topology.peers.values()
+        if peer.session.link is not None
+    ]
 
 
 def _link(remote: RemoteManager, peer: Peer) -> dict[str, Any]:
@@ -353,6 +403,12 @@ def _relay(relay: Relay) -> dict[str, Any]:
         "asked": len(relay.asked),
         "counters": _ends(relay.counters),
     }
+
+
+def _is_busy(relay: Relay) -> bool:
+    counters = relay.counters
+    lost = counters.dropped or counters.failed or counters.in_doubt
+    return bool(relay.queued or relay.under_way or lost)
 
 
 def _ends(counters: RelayCounters) -> dict[str, int]:

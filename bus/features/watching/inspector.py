@@ -6,7 +6,9 @@ command with one map of plain values: see `bus.features.watching.inspection`.
 
 A command ``{"frames": ...}`` requests the frames that cross the links of the process;
 see `MonitorLeases`. The answer to ``{"unanswered": name}`` is the reason why the task
-of that name does not answer; see `bus.api.outcome`.
+of that name does not answer; see `bus.api.outcome`. For frequent questions there are
+two smaller maps: the answer to ``{"report": "brief"}`` is the part whose cost does not
+grow with the tasks, and that to ``{"report": "busy"}`` leaves out idle relays.
 """
 
 from __future__ import annotations
@@ -153,9 +155,13 @@ class Inspector:
         if isinstance(asked, Mapping) and "unanswered" in asked:
             named, name = self._exchange.manager.table.named, str(asked["unanswered"])
             return why_unanswered(self._exchange.query(lambda: named(name)))
-        from bus.features.watching.inspection import report  # noqa: PLC0415 - see above
+        from bus.features.watching import inspection  # noqa: PLC0415 - see above
 
-        return report(self._exchange, self._bus, self._managers(), self._since)
+        part = asked.get("report") if isinstance(asked, Mapping) else None
+        known = self._exchange, self._bus, self._managers(), self._since
+        if part == "brief":
+            return inspection.brief(*known)
+        return inspection.report(*known, idle_relays=part != "busy")
 
     def _frames(self, message: Incoming, types: object) -> Any:
         if self._monitor_leases is None:

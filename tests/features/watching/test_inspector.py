@@ -55,6 +55,39 @@ def test_a_process_reports_its_name_role_and_pid(near: Bus) -> None:
         assert report(far, "near")["process"] == "near"
 
 
+def test_a_brief_report_is_the_part_without_tasks(near: Bus) -> None:
+    with socket_bus("far") as far:
+        far.register("f", on_command=echo)
+        assert near.call("f", 1) == 1
+        whole = report(near, "near")
+        brief = near.call(inspector_of("near"), {"report": "brief"}, timeout=LIMIT_S)
+
+    left_out = {"parked", "gave_up", "relays", "relay_counters", "shared_memory"}
+    left_out |= {"notifying", "processes", "users", "machines"}
+    assert whole.keys() - brief.keys() == left_out | {"ignored_announcements"}
+    assert [each["name"] for each in brief["threads"]] == [
+        each["name"] for each in whole["threads"]
+    ]
+    assert "tasks" not in brief["threads"][0]
+    assert brief["links"] == whole["links"]
+    assert brief["role"] == "master"
+
+
+def test_a_busy_report_leaves_out_relays_without_a_message(near: Bus) -> None:
+    with socket_bus("far") as far:
+        far.register("f", on_command=echo)
+        far.register("full", capacity=1)
+        assert near.call("f", 1) == 1
+        near.command("full", 1)
+
+        def relays(question: object) -> set[str]:
+            told = near.call(inspector_of("near"), question, timeout=LIMIT_S)
+            return {each["name"] for each in told["relays"]}
+
+        until(lambda: relays({"report": "busy"}) == {"full"}, "f has its answer")
+        assert relays(None) >= {"f", "full"}
+
+
 _PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "look-at-a-live-bus.md"
 
 
