@@ -69,6 +69,9 @@ class Clerk:
             self.threads.append(host.name)
             self.gaps.append(item.gap)
 
+    def why_unread(self) -> str:
+        return "it does not read"
+
     @property
     def name(self) -> str:
         """The name for logs, which is the same for every clerk."""
