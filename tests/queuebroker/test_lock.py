@@ -15,7 +15,7 @@ import tests
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.strikes import everywhere
-from tests.support import Threads
+from tests.support import Threads, ticking
 
 if TYPE_CHECKING:
     from tests.strikes import Blow
@@ -50,20 +50,22 @@ def test_a_with_statement_that_is_interrupted_releases_its_lock(lock: Any) -> No
 )
 @clause("QB-ERR-9")
 def test_a_wait_for_a_lock_is_interrupted_and_takes_nothing(lock: Any) -> None:
+    waits = []
+
+    # A signal that comes just before the thread sleeps ends no sleep; the next one does.
+    def interrupt() -> None:
+        if waits:
+            waits.clear()  # a second interrupt may end `raises`
+            raise KeyboardInterrupt
+
     def wait() -> None:
-        # Once only: a second signal may interrupt `raises`.
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        waits.append(True)
         with lock:
             pytest.fail("two hold it")
 
     lock.acquire()
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            wait()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with ticking(interrupt), pytest.raises(KeyboardInterrupt):
+        wait()
 
     assert lock.locked()
     lock.release()
