@@ -50,9 +50,9 @@ def test_a_with_statement_that_is_interrupted_releases_its_lock(lock: Any) -> No
 )
 @clause("QB-ERR-9")
 def test_a_wait_for_a_lock_is_interrupted_and_takes_nothing(lock: Any) -> None:
-    waits = []
+    waits: list[bool] = []
 
-    # A signal that comes just before the thread sleeps ends no sleep; the next one does.
+    # A signal that comes just before the thread sleeps does not wake it; the next does.
     def interrupt() -> None:
         if waits:
             waits.clear()  # a second interrupt may end `raises`
