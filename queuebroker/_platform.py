@@ -75,7 +75,7 @@ def _system() -> Literal["linux", "posix", "windows"]:
         _remove(_NOT_ON_WINDOWS)
         _pair_over_tcp()
         _select_sockets_alone()
-        _bind_ports_of_former_listeners()
+        _bind_as_on_windows()
         sys.modules.update(dict.fromkeys(_NO_MODULES_ON_WINDOWS))  # type: ignore[arg-type]
         return "windows"
     msg = f"cannot import queuebroker: {_VARIABLE} is {chosen!r}; use posix or windows"
@@ -149,8 +149,12 @@ def _select_sockets_alone() -> None:
     select.select = of_sockets
 
 
-def _bind_ports_of_former_listeners() -> None:
-    """Let a TCP socket take a port as soon as its listener is closed, as on Windows."""
+def _bind_as_on_windows() -> None:
+    """Let a TCP socket take the port of a listener that was just closed.
+
+    And let no UDP socket be bound to the address of a group.
+    """
+    import ipaddress  # noqa: PLC0415 # only where it is needed
     import socket  # noqa: PLC0415 # only where it is changed
 
     real_bind = socket.socket.bind
@@ -158,6 +162,11 @@ def _bind_ports_of_former_listeners() -> None:
     def bind(made: Any, address: Any) -> None:
         if made.type == socket.SOCK_STREAM:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        elif (host := address[0]) and (
+            host.endswith(".255") or ipaddress.ip_address(host).is_multicast
+        ):
+            code = errno.EADDRNOTAVAIL
+            raise OSError(code, os.strerror(code))
         real_bind(made, address)
 
     socket.socket.bind = bind  # type: ignore[method-assign]

@@ -68,7 +68,9 @@ class Datagrams:
             self._sender.bind((source, 0, *of_link))
             self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # Bound to the group, so that datagrams to other addresses do not arrive.
-            self._receiver.bind(self._to)
+            # Windows binds a socket only to an address of its own.
+            group_or_any = ("", *self._to[1:]) if SYSTEM == "windows" else self._to
+            self._receiver.bind(group_or_any)
             if not to.is_multicast:
                 self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
                 self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, hops)
@@ -87,7 +89,9 @@ class Datagrams:
         ip, sender = socket.IPPROTO_IP, self._sender
         one = _GROUP_V4.pack(group, source, interface)
         self._receiver.setsockopt(ip, socket.IP_ADD_MEMBERSHIP, one)
-        sender.setsockopt(ip, socket.IP_MULTICAST_IF, one)
+        # Windows reads the address of the interface there, and nothing else.
+        by_address = source if SYSTEM == "windows" else one
+        sender.setsockopt(ip, socket.IP_MULTICAST_IF, by_address)
         sender.setsockopt(ip, socket.IP_MULTICAST_TTL, hops)
         sender.setsockopt(ip, socket.IP_MULTICAST_LOOP, 1)
 

@@ -187,6 +187,7 @@ def test_a_forgotten_broker_that_has_found_no_listener_is_closed(
         forget()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @clause("QB-PY-7")
 @pytest.mark.parametrize("which", ["of the acceptor", "of the connector"])
 def test_a_forgotten_end_hangs_up(which: str) -> None:
@@ -197,16 +198,13 @@ def test_a_forgotten_end_hangs_up(which: str) -> None:
             ends.reverse()
         peer = ends.pop()
 
-        def forget() -> None:
-            ends.clear()
-            with pytest.raises(DisconnectedQueueError):
-                peer.receive(timeout=LIMIT_S)
+        ends.clear()
 
-        with pytest.warns(ResourceWarning, match="unclosed"):
-            forget()
-        peer.disconnect()
+        with peer, pytest.raises(DisconnectedQueueError):
+            peer.receive(timeout=LIMIT_S)
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @clause("QB-PY-7")
 def test_an_end_that_has_waited_hangs_up_once_it_is_forgotten(
     without_collector: None,
@@ -217,16 +215,13 @@ def test_an_end_that_has_waited_hangs_up_once_it_is_forgotten(
         with suppress(ReceiveTimeoutError):  # `raises` would keep the traceback
             kept[0].receive(timeout=0.05)
 
-        def forget() -> None:
-            kept.clear()
-            with pytest.raises(DisconnectedQueueError):
-                local.receive(timeout=LIMIT_S)
+        kept.clear()
 
-        with pytest.warns(ResourceWarning, match="unclosed"):
-            forget()
-        local.disconnect()
+        with local, pytest.raises(DisconnectedQueueError):
+            local.receive(timeout=LIMIT_S)
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @clause("QB-PY-7", "QB-CONC-9")
 def test_an_end_that_is_forgotten_as_the_driver_reads_again_hangs_up(
     monkeypatch: pytest.MonkeyPatch,
@@ -242,18 +237,15 @@ def test_an_end_that_is_forgotten_as_the_driver_reads_again_hangs_up(
             if read_owner is mine:
                 kept.clear()
 
-        def wait() -> None:
-            monkeypatch.setattr(ReadOwner, "rearm_locked", forget)
-            with suppress(ReceiveTimeoutError):
-                kept[0].receive(timeout=0.01)  # in the place of the driver
-            with pytest.raises(DisconnectedQueueError):
-                local.receive(timeout=LIMIT_S)
+        monkeypatch.setattr(ReadOwner, "rearm_locked", forget)
+        with suppress(ReceiveTimeoutError):
+            kept[0].receive(timeout=0.01)  # in the place of the driver
 
-        with pytest.warns(ResourceWarning, match="unclosed"):
-            wait()
-        local.disconnect()
+        with local, pytest.raises(DisconnectedQueueError):
+            local.receive(timeout=LIMIT_S)
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @clause("QB-PY-7")
 def test_an_end_is_forgotten_while_its_maker_waits_for_a_socket(
     monkeypatch: pytest.MonkeyPatch,
@@ -277,12 +269,7 @@ def test_an_end_is_forgotten_while_its_maker_waits_for_a_socket(
                 peer.disconnect()
                 remote.send(b"go on")
 
-        def wait() -> None:
-            forgetting = threads.start(forget)
+        forgetting = threads.start(forget)
+        with local, remote:
             assert local.receive() == b"go on"
             forgetting.result()
-
-        with pytest.warns(ResourceWarning, match="unclosed"):
-            wait()
-        local.disconnect()
-        remote.disconnect()

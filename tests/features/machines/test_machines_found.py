@@ -140,7 +140,7 @@ def test_damaged_group_keys_leave_the_former_ones_in_use(
 def test_without_discovery_nothing_is_announced(site: Site, port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.255.255.255", port))
+        listener.bind(("", port))
         with (
             site.here(config=QUICK) as near,
             site.there("far") as far,
@@ -213,7 +213,7 @@ def test_a_forged_announcement_is_counted_and_dialled_by_nobody(
 def taken(port: int) -> Iterator[int]:
     """Return a UDP port whose broadcast address is taken by another program."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("127.255.255.255", port))
+        other.bind(("", port))
         yield port
 
 
