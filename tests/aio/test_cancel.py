@@ -116,6 +116,8 @@ def test_a_call_cancelled_at_any_step_leaves_no_question() -> None:
         calling = loop.start(face.call("slow", timeout=None))
 
         def act() -> None:
+            if calling.cancelled():
+                assert not sum(each.questions for each in bus.tasks())
             may_answer.set()
             slow.call_soon(answered.set)
             assert answered.wait(LIMIT_S)

@@ -51,6 +51,28 @@ def test_closing_handles_the_unread_commands(bus: Bus) -> None:
     run(main())
 
 
+@clause("BUS-DEREG-12")
+def test_no_command_is_taken_once_the_handlers_are_cancelled(bus: Bus) -> None:
+    async def main() -> None:
+        face, begun = aio.wrap(bus), []
+
+        @face.task("stuck")
+        async def stuck(message: Incoming) -> None:
+            begun.append(message.payload)
+            await asyncio.Event().wait()
+
+        for number in range(3):
+            await face.command("stuck", number)
+        while not begun:
+            await asyncio.sleep(0)
+
+        await face.close(drain=0)
+
+        assert begun == [0]
+
+    run(main())
+
+
 @clause("BUS-DEREG-9")
 def test_the_end_of_a_loop_deregisters_its_tasks(bus: Bus) -> None:
     async def main() -> None:

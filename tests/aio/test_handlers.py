@@ -37,7 +37,8 @@ def test_a_handler_handles_one_command_after_the_other(bus: Bus) -> None:
         @face.task("slow")
         async def slow(message: Incoming) -> None:
             order.append(("begins", message.payload))
-            await asyncio.sleep(0)
+            for _ in range(9):
+                await asyncio.sleep(0)
             order.append(("ends", message.payload))
 
         await asyncio.gather(*[face.call("slow", number) for number in range(3)])

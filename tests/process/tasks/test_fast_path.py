@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus
 from bus.kernel.tasks.actions import Answer, Post
 from bus.model.message import Incoming, Kind
 from bus.process.dropping_account import new_account
@@ -15,12 +16,14 @@ from bus.process.thread_manager import ThreadManager, call_in_host_thread
 from queuebroker.waiting.parking import SharedParker
 from specs.clauses import clause
 from tests.kit.station import Station
+from tests.strikes import everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.kernel.tasks.actions import Action
     from bus.process.account import Account, Overflow
+    from tests.strikes import Blow
 
 
 def _reply(entry: Any, number: int = 1) -> Answer:
@@ -426,3 +429,27 @@ def test_a_fast_path_notification_overtakes_no_other_message(
 
     assert (fast_receiver.read, account.unread) == ([], 0)
     assert fast_receiver.station.exchange._todo[-1] is notification
+
+
+@pytest.mark.deep
+@clause("QB-ERR-9", "AMO-7")
+def test_an_interrupted_thread_takes_a_command_once() -> None:
+    """It is in the mailbox, or its action is left, and the account counts it once."""
+    places = set[str]()
+
+    def case(interrupted: Blow) -> None:
+        receiver = FastReceiver()
+        account = receiver.entry.mailbox.client.account
+        command, todo = receiver.command(), receiver.station.exchange._todo
+        interrupted(lambda: receiver.slip(command))
+
+        left = [each for action in todo for each in action.messages]
+        assert len(receiver.read) + len(left) <= 1
+        assert account.unread == len(receiver.read)
+        if receiver.read:
+            places.add("mailbox")
+        if left:
+            places.add("action")
+
+    everywhere(case, packages=(bus,))
+    assert places == {"mailbox", "action"}
