@@ -35,6 +35,18 @@ def line(page: Page, name: str, kind: str = "task") -> Locator:
     return page.locator(f'.row[data-kind={kind}][data-name="{name}"]')
 
 
+def choose(page: Page, name: str, kind: str = "task") -> None:
+    """Select a line, and wait for its details."""
+    line(page, name, kind).first.click()
+    until(lambda: is_chosen(page, name, kind), "its details are shown")
+
+
+def is_chosen(page: Page, name: str, kind: str) -> bool:
+    """Return True if the details are those of a line."""
+    title = page.locator("#details h3")
+    return title.count() == 1 and title.inner_text() == f"{kind} {name}"
+
+
 def field(page: Page, name: str) -> str:
     """Return a field of the details."""
     return page.locator(f'#details dd[data-field="{name}"]').inner_text()
@@ -75,7 +87,7 @@ def test_the_numbers_are_those_of_the_processes(
     )
     assert {each[0] for each in expected} >= {"echo", "shelf", "hand"}
     for name, delivered, unread, dropped, visibility, thread in expected:
-        line(page, name).first.click()
+        choose(page, name)
         shows(page, "commands", str(delivered))
         shows(page, "unread", str(unread))
         shows(page, "dropped", str(dropped))
@@ -88,7 +100,7 @@ def test_the_numbers_are_those_of_the_processes(
     assert sums == {"processes": "2", "unread": str(sum(each[2] for each in expected))}
     # As a later message changes them.
     beta("bus.call('echo', 8)")
-    line(page, "echo").click()
+    choose(page, "echo")
     shows(page, "commands", "8")
 
 
@@ -110,7 +122,7 @@ def test_losses_are_rows_with_the_rule_and_the_remedy(
     for part in ("dropped", "3 commands for shelf", "BUS-FLOW-6", "raise capacity"):
         assert part in text
     row.locator("button").click()
-    assert page.locator("#details h3").inner_text() == "task shelf"
+    until(lambda: is_chosen(page, "shelf", "task"), "the task is selected")
 
 
 def test_hostile_names_and_payloads_stay_text(
@@ -119,8 +131,7 @@ def test_hostile_names_and_payloads_stay_text(
     alpha(f"bus.thread({HOSTILE!r}) and None")
     page = visit(serve("--allow-commands").address)
 
-    line(page, HOSTILE, "thread").click()
-    assert page.locator("#details h3").inner_text() == f"thread {HOSTILE}"
+    choose(page, HOSTILE, "thread")
     page.fill("#command-to", "echo")
     page.fill("#command-payload", f'"{HOSTILE}"')
     page.click("#command button")
@@ -202,8 +213,8 @@ def test_the_tree_is_used_by_keys_and_read_aloud(
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
 
+    until(lambda: is_chosen(page, "alpha", "process"), "it is selected")
     assert process.get_attribute("aria-selected") == "true"
-    assert page.locator("#details h3").inner_text() == "process alpha"
     active = page.locator("#tree").get_attribute("aria-activedescendant")
     assert active == process.get_attribute("id")
     heard = page.locator("body").aria_snapshot()
@@ -224,7 +235,7 @@ def test_the_bar_shows_the_bus_as_it_was(
     serve: Serve, visit: Visit, alpha: Far
 ) -> None:
     page = visit(serve().address)
-    line(page, "echo").click()
+    choose(page, "echo")
     shows(page, "commands", "0")
     bar = page.locator("#bar")
     until(lambda: int(bar.get_attribute("max") or 0) >= 1, "two rounds are shown")
@@ -249,7 +260,7 @@ def test_it_fits_each_width(serve: Serve, visit: Visit, alpha: Far, width: int) 
     alpha(f"counter('{'long/' * 20}name')")
     alpha("bus.register('shelf', capacity=1, overflow='drop-oldest') and None")
     page = visit(serve().address, viewport={"width": width, "height": 900})
-    line(page, "echo").click()
+    choose(page, "echo")
     alpha("[bus.command('shelf', n) for n in range(3)] and None")
     page.locator("#losses tr").wait_for()
 
@@ -276,7 +287,7 @@ def test_a_command_is_sent_and_its_answer_shown(
     serve: Serve, visit: Visit, alpha: Far
 ) -> None:
     page = visit(serve("--allow-commands").address)
-    line(page, "echo").click()
+    choose(page, "echo")
     assert page.locator("#command-to").input_value() == "echo"
 
     page.fill("#command-payload", '{"celsius": 17}')
@@ -293,7 +304,7 @@ def test_no_form_is_shown_without_commands(
     serve: Serve, visit: Visit, alpha: Far
 ) -> None:
     page = visit(serve().address)
-    line(page, "echo").click()
+    choose(page, "echo")
 
     assert page.locator("#command").is_hidden()
 
@@ -335,5 +346,5 @@ def test_a_recording_is_shown_with_the_way_of_each_loss(
         "(bar, place) => { bar.value = place; bar.dispatchEvent(new Event('input')); }",
         place,
     )
-    line(page, "echo").click()
+    choose(page, "echo")
     shows(page, "commands", "5")
