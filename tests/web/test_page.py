@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.web.picture import COLUMNS
-from bus.web.recorded import Recording
 from specs.clauses import clause
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
@@ -334,17 +332,11 @@ def test_a_recording_is_shown_with_the_way_of_each_loss(
     row = page.locator("#losses tr[data-kind=dropped]").first
     row.get_by_role("button").first.click()
     page.locator("#way li", has_text="accepted for shelf").wait_for()
-    history = Recording.read(str(tmp_path / "journals")).history
-    at = COLUMNS.index("commands")
-    place = next(
-        place
-        for place, each in enumerate(history.rounds)
-        if (alpha := history.at(each.number).views.get("machine/alpha"))
-        and alpha.tasks.get("echo", [0] * len(COLUMNS))[at] == 5
-    )
-    page.locator("#bar").evaluate(
-        "(bar, place) => { bar.value = place; bar.dispatchEvent(new Event('input')); }",
-        place,
-    )
     choose(page, "echo")
     shows(page, "commands", "5")
+    page.locator("#bar").focus()
+    page.keyboard.press("Home")
+
+    until(lambda: line(page, "shelf").count() == 0, "it was not registered yet")
+    page.click("#live")
+    line(page, "shelf").wait_for()
