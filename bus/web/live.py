@@ -280,7 +280,9 @@ class LiveSource:
         process.whole = told
         if whole:
             self._losses.extend(
-                losses.from_counters(told, whole, _sync.wall_ns(), process.key)
+                losses.from_counters(
+                    told, whole, _sync.wall_ns(), process.key, self._bus.process
+                )
             )
         if self._afar and told["role"] == "master":
             self._watch_machines(told)

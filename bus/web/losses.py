@@ -191,11 +191,16 @@ _UNKNOWN: Final = ("lost", "", "for a reason that this version does not know", "
 
 
 def from_counters(
-    now: Mapping[str, Any], before: Mapping[str, Any], at_ns: int, process: str
+    now: Mapping[str, Any],
+    before: Mapping[str, Any],
+    at_ns: int,
+    process: str,
+    asker: str = "",
 ) -> Iterator[Loss]:
     """Yield the losses between two reports of one process.
 
     now, before: as an inspector answers (`bus.features.watching.inspection.report`).
+    asker: the process of the page, whose own messages are left out.
     """
 
     def loss(kind: str, count: int, what: str, task: str, words: _Words) -> Loss:
@@ -226,11 +231,17 @@ def from_counters(
                 to_tasks[key[:2]] = to_tasks.get(key[:2], 0) + count
                 what = f"messages for {key[2]} of {key[1]}"
                 yield loss(kind, count, what, key[2], words)
+        on_links = 0
         # A link also counts notifications, and messages for tasks that have left.
         for key, counters in links[0].items():
             count = _risen(counters, links[1].get(key, {}), counter)
-            if (count := count - to_tasks.get(key[:2], 0)) > 0:
+            on_links += count
+            if (count := count - to_tasks.get(key[:2], 0)) > 0 and key[1] != asker:
                 yield loss(kind, count, f"messages for {key[1]}", "", words)
+        # The links and relays of a lost process are gone; the sum has their messages.
+        total = now.get("relay_counters", {}), before.get("relay_counters", {})
+        if (count := _risen(*total, counter) - on_links) > 0:
+            yield loss(kind, count, "messages for a process that has left", "", words)
 
 
 def from_reason(number: int) -> tuple[str, str, str, str]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording"]
 
 _STEPS: Final = 600
-_STEP_NS_MIN: Final = 10**8
+_STEP_NS_MIN: Final = 10**7
 _DELAYS_MAX: Final = 200_000
 _STEPS_OF_WAY_MAX: Final = 500
 _ANSWER, _NOTIFICATION = int(Flag.ANSWER), int(Flag.NOTIFICATION)

@@ -24,6 +24,7 @@ def told(
     relay: dict[str, int] | None = None,
     link: dict[str, int] | None = None,
     gave_up: int = 0,
+    total: dict[str, int] | None = None,
     **task: int,
 ) -> dict[str, Any]:
     """Return a report with one task, one relay and one link."""
@@ -43,6 +44,7 @@ def told(
         "relays": [place | {"name": "far", "counters": ON_LINK | (relay or {})}],
         "links": [place | {"counters": ON_LINK | (link or {})}],
         "gave_up": gave_up,
+        "relay_counters": ON_LINK | (total or link or {}),
     }
 
 
@@ -69,6 +71,8 @@ def losses(**now: Any) -> list[Loss]:
             *("in doubt", 2, "BUS-MOVE-8", "far"),
         ),
         ({"link": {"in_doubt": 5}}, "in doubt", 5, "BUS-MOVE-8", ""),
+        # The link of a lost process is gone.
+        ({"total": {"in_doubt": 4}}, "in doubt", 4, "BUS-MOVE-8", ""),
     ],
 )
 def test_a_counter_that_has_risen_is_one_row(
@@ -89,6 +93,12 @@ def test_no_message_is_listed_twice() -> None:
     found = losses(relay={"dropped": 2}, link={"dropped": 5})
 
     assert [(each.task, each.count) for each in found] == [("far", 2), ("", 3)]
+
+
+def test_the_messages_for_the_page_itself_are_left_out() -> None:
+    now = told(link={"failed": 1})
+
+    assert list(from_counters(now, told(), 5, "m/p", asker="q")) == []
 
 
 def test_a_counter_that_has_not_risen_is_no_row() -> None:

@@ -39,9 +39,8 @@ def _exchange(alpha: Far, beta: Far) -> None:
     beta("[bus.call('echo', n) for n in range(5)] and None")
     beta("bus.register('hand').subscribe('clock', print, wait=True) and None")
     alpha("[bus.command('shelf', n) for n in range(5)] and None")
-    for each in (beta, alpha):
-        each("bus.close()")
-        each("journal.close()")
+    beta("bus.close()")
+    beta("journal.close()")  # alpha is killed
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_the_rounds_show_the_bus_as_it_was(recording: Recording) -> None:
     assert seen == sorted(seen)
     last = recording.history.at(rounds[-1].number).views
     assert {key: view.facts["state"] for key, view in last.items()} == {
-        "machine/alpha": "left",
+        "machine/alpha": "",
         "machine/beta": "left",
     }
     [link] = last["machine/beta"].facts["links"]

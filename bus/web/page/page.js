@@ -273,6 +273,14 @@ function milliseconds(us) {
   return us < 1000 ? `${Math.round(us)} us` : us < 1e6 ? `${count(us / 1000)} ms` : `${count(us / 1e6)} s`;
 }
 
+// The latest delay that was measured in the ten rounds before.
+function delayAt(place) {
+  for (let at = place; at >= Math.max(0, place - 9); at--) {
+    if (totals[at][2].delay_us) return totals[at][2].delay_us;
+  }
+  return null;
+}
+
 function showHistory() {
   const bar = $("bar");
   bar.max = Math.max(0, totals.length - 1);
@@ -285,7 +293,7 @@ function showHistory() {
   bar.setAttribute("aria-valuetext", past === null && first.live ? `now, ${text}` : text);
   $("live").disabled = past === null;
   const sums = round[2];
-  const delay = sums.delay_us;
+  const delay = delayAt(totals.indexOf(round));
   $("rate-now").textContent = count(sums.handled_per_s);
   $("delay-now").textContent = delay ? `median ${milliseconds(delay[0])}, 99 %: ${milliseconds(delay[1])}` : "no message seen";
   $("depth-now").textContent = count(sums.unread + sums.queued);
@@ -339,10 +347,7 @@ function chart(canvas, name, lines, place, text) {
     paper.beginPath();
     let drawing = false;
     values[which].forEach((value, at) => {
-      if (value === undefined || value === null) {
-        drawing = false;
-        return;
-      }
+      if (value === undefined || value === null) return; // the samples are some rounds apart
       if (drawing) paper.lineTo(x(at), y(value));
       else paper.moveTo(x(at), y(value));
       if (!drawing) paper.lineTo(x(at) + 1, y(value));
@@ -843,13 +848,13 @@ function lossRow(group) {
     : loss.process;
   const what = loss.message && first.ways
     ? element("button", { type: "button", className: "link", textContent: loss.what, onclick: () => showWay(loss) })
-    : loss.what;
+    : sum === 1 ? loss.what.replace(/^(command|notification|message|answer|callback)s/, "$1") : loss.what;
   const row = element("tr", { data: { mark: markOf(group), kind: loss.kind, count: sum } });
   const [since, until] = [clock(group.first), clock(loss.at_ns)];
   const cells = [
     ["time", since === until ? until : `${since} to ${until}`],
     ["kind", element("span", { className: loss.kind === "late" || loss.kind === "unheard" ? "warn" : "bad", textContent: loss.kind })],
-    ["messages", element("span", {}, loss.message ? "" : `${count(sum)} `, what)],
+    ["messages", element("span", {}, loss.message || loss.what === "process" ? "" : `${count(sum)} `, what)],
     ["where", where],
     ["rule", `${loss.why}${loss.rule ? ` (${loss.rule})` : ""}`],
     ["do", loss.do],
