@@ -75,9 +75,17 @@ def metrics(target: Target, *, port: int, listen: str, per_task: bool) -> None:
         host = f"[{listen}]" if ":" in listen else listen
         url = f"http://{host}:{server.server_port}/metrics"
         click.echo(to_json({"url": url}) if target.as_json else url)
+        signals: list[int] = []
+
+        def stop(number: int, _: object) -> None:
+            # Noted, too: a request that it interrupts answers with an error, and goes
+            # on.
+            signals.append(number)
+            raise KeyboardInterrupt
+
         try:
-            with interruptible():
-                while True:
+            with interruptible(stop):
+                while not signals:
                     # Not `serve_forever`, which wakes twice a second.
                     server.handle_request()
         except KeyboardInterrupt:
@@ -104,6 +112,8 @@ class _OfMachine(Collector):
         """Query all processes, and return their metrics; none without a master."""
         bus = self._bus
         try:
+            if unserved(self._target):
+                return ()  # at once: the query would wait for a master
             answers = query_own_machine(self._target, bus)
         except (BusError, SystemExit):
             # Without a master the query prints the reason, and exits: a verb that asks

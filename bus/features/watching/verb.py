@@ -172,9 +172,9 @@ _HEAD: Final = (
 
 @attrs.frozen
 class _Row:
-    """The figures of one process.
+    """The figures of one process, since it joined; departed tasks are in them.
 
-    messages: commands and notifications that callbacks got since its tasks registered.
+    messages: commands and notifications that callbacks got.
     notified: notifications that its tasks have sent, each counted once.
     no_subscriber: those among them for which there was no subscriber.
     received: the notifications among messages.
@@ -347,10 +347,8 @@ def _rows(answers: Answers, before: Mapping[str, _Row], passed_s: float) -> list
 
 def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -> _Row:
     tasks = [task for thread in told["threads"] for task in thread["tasks"]]
-    received_counters = [
-        each["notifications"] for task in tasks for each in task["subscriptions"]
-    ]
-    counters = [*(task["commands"] for task in tasks), *received_counters]
+    totals = told["totals"]
+    counters = totals["commands"], totals["notifications"]
 
     def total(kind: str) -> int:
         return sum(each[kind] for each in counters)
@@ -359,11 +357,11 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
     process, messages = told["process"], total("delivered")
     # Each notification is queued once for all other processes together.
     notified = notifying.get("accepted", 0) + notifying.get("refused", 0)
-    received = sum(each["delivered"] for each in received_counters)
+    received = totals["notifications"]["delivered"]
     last = before.get(process)
 
     def rate(count: int, counted: int) -> float | None:
-        # A sum decreases when a task leaves, since its figures are no longer in it.
+        # A process that was started again counts from 0.
         return None if last is None else max(0, count - counted) / passed_s
 
     return _Row(
@@ -374,8 +372,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
         per_s=rate(messages, last.messages if last else 0),
         notified=notified,
         notified_per_s=rate(notified, last.notified if last else 0),
-        # A process of an earlier version does not report it.
-        no_subscriber=sum(task.get("no_subscriber", 0) for task in tasks),
+        no_subscriber=totals["no_subscriber"],
         received=received,
         received_per_s=rate(received, last.received if last else 0),
         unread=total("unread"),

@@ -15,7 +15,7 @@ from specs.clauses import clause
 from tests.cli.verbs import program, verb
 from tests.features.metrics.support import scraped
 from tests.process.real import Far
-from tests.support import LIMIT_S, until
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +80,34 @@ def test_a_process_that_does_not_answer_is_down(alpha: Far, beta: Far) -> None:
     assert alpha("bus.process") == "alpha"
     assert stopped("bus_process_up", process="beta") == 0
     assert stopped.find("bus_tasks", process="beta") == []
+
+
+@pytest.mark.deep
+def test_it_ends_in_the_middle_of_a_scrape(alpha: Far, beta: Far) -> None:
+    """The web server of the standard library holds back the exception."""
+    answered = (
+        "any(each.process.startswith('cli') and each.sent.taken"
+        " for each in bus.inspect().peers)"
+    )
+    serving = program("metrics", "--port", "0", "--json", "--timeout", "600")
+    with serving, Threads() as threads:
+        assert serving.stdout is not None
+        url = json.loads(serving.stdout.readline())["url"]
+        beta.signal(signal.SIGSTOP)
+        scraping = threads.start(_is_refused, url)
+        until(lambda: alpha(answered), "the scrape waits for the other process")
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(LIMIT_S) == 0
+        assert scraping.result()
+        beta.signal(signal.SIGCONT)
+
+
+def _is_refused(url: str) -> bool:
+    try:
+        scraped(url)
+    except OSError:  # every error of `urllib` is one
+        return True
+    return False
 
 
 @pytest.mark.deep

@@ -14,10 +14,12 @@ from unittest.mock import Mock
 
 import attrs
 import pytest
+from msgspec import to_builtins
 
 from bus.cli.queries import Answers
 from bus.errors import BusError, CommandTimeoutError, PeerLostError
 from bus.features.watching import verb as looking
+from bus.model.snapshot import TaskTotals
 from tests.cli.verbs import MACHINE, program, read, verb
 from tests.support import LIMIT_S, until
 
@@ -212,7 +214,7 @@ def test_the_last_look_says_how_it_ends(
     errors: list[BusError | None], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: dict[str, Any] = {"process": "alpha", "role": "master", "gave_up": 0}
-    reported |= {"threads": [], "relays": []}
+    reported |= {"threads": [], "relays": [], "totals": to_builtins(TaskTotals())}
     looks = [Answers([reported], {"beta": error} if error else {}) for error in errors]
     monkeypatch.setattr(looking, "query_own_machine", Mock(side_effect=looks))
 
