@@ -383,7 +383,7 @@ class Receiver:
 
     def _notification(self, message: Incoming) -> None:
         alive = _alive(message.subscriptions)
-        if not self._extract(message, unwanted=not alive):
+        if not self._extract(message, not alive):
             if message._dropped:
                 self._skip(message)
             return
@@ -445,7 +445,7 @@ class Receiver:
             )
             return account.unread > queued
 
-    def _extract(self, message: Incoming, *, unwanted: bool = False) -> bool:
+    def _extract(self, message: Incoming, unwanted: bool = False) -> bool:
         """Take a message off its account; return False if it must not be delivered.
 
         unwanted: True if no subscription of the notification is left.
