@@ -426,7 +426,7 @@ class Receiver:
             message.subscriptions = alive
             self._keep(message)
             return
-        if not self._extract(message, unwanted=not alive):
+        if not self._extract(message, not alive):
             if message._dropped:
                 self._skip(message)
             return
@@ -488,7 +488,7 @@ class Receiver:
             )
             return account.unread > queued
 
-    def _extract(self, message: Incoming, *, unwanted: bool = False) -> bool:
+    def _extract(self, message: Incoming, unwanted: bool = False) -> bool:
         """Take a message off its account; return False if it must not be delivered.
 
         unwanted: True if no subscription of the notification is left.
