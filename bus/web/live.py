@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkEnds", "LiveSource"]
 
 ROUND_S: Final = 1.0
-_ANSWER_S: Final = (3.0, 30.0)  # then a process counts as stopped
+_ANSWER_S: Final = (5.0, 30.0)  # then a process counts as stopped
 _ANSWER_COSTS: Final = 200  # its processor is shared, so it may need that much longer
 _BRIEF_S: Final = 1.0  # between two questions
 _WHOLE_S: Final = 30.0  # at most between two whole reports
@@ -216,6 +216,11 @@ class LiveSource:
         old = self._known_view(process)
         is_here = old is not None and state == "stopped"
         facts, tasks = (old.facts, old.tasks) if old and is_here else (NOTHING, {})
+        # The counts stay as they were last known; the rates do not.
+        facts = facts | {
+            "totals": facts["totals"] | {"per_s": 0.0},
+            "links": [each | {"per_s": 0.0} for each in facts["links"]],
+        }
         place = {"machine": process.machine, "process": process.name}
         self._views[process.key] = View(
             facts | place | {"state": state, "why": why}, tasks

@@ -236,14 +236,16 @@ def test_the_bar_shows_the_bus_as_it_was(
     choose(page, "echo")
     shows(page, "commands", "0")
     bar = page.locator("#bar")
-    until(lambda: int(bar.get_attribute("max") or 0) >= 1, "two rounds are shown")
+    place = int(bar.get_attribute("max") or 0)  # the task is in this round
 
     alpha("[bus.call('echo', n) for n in range(3)] and None")
     alpha("counter('new')")
     shows(page, "commands", "3")
     line(page, "new").wait_for()
-    bar.focus()
-    page.keyboard.press("Home")
+    bar.evaluate(
+        "(bar, place) => { bar.value = place; bar.dispatchEvent(new Event('input')); }",
+        place,
+    )
 
     shows(page, "commands", "0")
     assert page.locator("#status").inner_text() == "as it was"
