@@ -9,28 +9,30 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bus import CommandTimeoutError, UnresolvedError, aio
+from bus import CommandTimeoutError, Incoming, UnresolvedError, aio
 
 
 @asynccontextmanager
-async def bus_of(_app):
+async def bus_of(_: Starlette) -> AsyncIterator[dict[str, aio.Bus]]:
     async with aio.open_bus("house") as bus:
 
         @bus.task("thermostat")
-        async def decide(message):
+        async def decide(message: Incoming) -> dict[str, bool]:
             return {"heat": message.payload["celsius"] < 18}
 
         yield {"bus": bus}
 
 
-async def call(request):
+async def call(request: Request) -> JSONResponse:
     task, payload = request.path_params["task"], await request.json()
     try:
         answer = await request.state.bus.call(task, payload, timeout=1)
@@ -44,7 +46,7 @@ async def call(request):
 app = Starlette(routes=[Route("/{task}", call, methods=["POST"])], lifespan=bus_of)
 
 
-def post(port, task, payload):
+def post(port: int, task: str, payload: object) -> None:
     url, data = f"http://127.0.0.1:{port}/{task}", json.dumps(payload).encode()
     try:
         with urllib.request.urlopen(url, data) as response:
@@ -54,7 +56,7 @@ def post(port, task, payload):
             print(error.code, error.reason)
 
 
-async def main():
+async def main() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     serving = asyncio.create_task(server.serve(sockets=[listening]))
