@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import (
+    NOREPLY,
     Address,
     BusConfig,
     BusFullError,
@@ -343,10 +344,18 @@ def test_a_timeout_is_raised_whatever_the_inspector_does(
     monkeypatch.setattr(aio.Task, "_ask", ask)
 
     async def main() -> None:
+        came = threading.Event()
+
+        def ignore(_: Incoming) -> Any:
+            came.set()
+            return NOREPLY
+
         with memory_bus(process="other", beside=bus) as far:
-            far.register("box")
-            await aio.wrap(bus).wait_for("box")
+            far.register("box", on_command=ignore)
+            face = aio.wrap(bus)
+            await face.command("box")  # the name is resolved by the time it comes
+            await asyncio.to_thread(came.wait, LIMIT_S)
             with pytest.raises(CommandTimeoutError, match="'box'"):
-                await aio.wrap(bus).call("box", timeout=0.01)
+                await face.call("box", timeout=0.01)
 
     run(main())

@@ -440,9 +440,10 @@ def test_an_interrupted_thread_takes_a_command_once() -> None:
     def case(interrupted: Blow) -> None:
         receiver = FastReceiver()
         account = receiver.entry.mailbox.client.account
-        command, todo = receiver.command(), receiver.station.exchange._todo
+        command = receiver.command()
         interrupted(lambda: receiver.slip(command))
 
+        todo: Any = receiver.station.exchange._todo
         left = [each for action in todo for each in action.messages]
         assert len(receiver.read) + len(left) <= 1
         assert account.unread == len(receiver.read)
