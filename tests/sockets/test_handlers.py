@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync
+from queuebroker import BrokerClosedError, QueueBrokerError, _sync
 from queuebroker.meeting import meet as meeting
 from queuebroker.sockets import incoming_connect
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
 from tests.sockets.support import PORT, brokers, connections
-from tests.support import LIMIT_S, ticking, until
+from tests.support import LIMIT_S, Threads, ticking, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,7 +130,11 @@ def test_a_close_while_the_driver_withdraws_a_caller_takes_effect_afterwards(
 
         monkeypatch.setattr(incoming_connect, "withdraw_locked", close_within)
         assert acceptor.address is not None
-        with pytest.raises(RendezvousTimeoutError):
-            connector.connect(acceptor.address, PORT, timeout=0.05)
+        with Threads() as threads:
+            calling = threads.start(connector.connect, acceptor.address, PORT)
+            until(lambda: bool(acceptor.waiting_connects()), "the caller waits")
+            connector.close()
+            with pytest.raises(BrokerClosedError):
+                calling.result()
 
         until(lambda: acceptor.closed, "the broker is closed")

@@ -70,9 +70,8 @@ def test_each_peer_that_gets_no_link_is_reported_once(listen: str | None) -> Non
         on_rejected=seen.append,
         handshake_s=0.05,
         unknown_peers_max=1,
-        admit=lambda _: "no guests today",
     )
-    with brokers(listen, {"options": options}) as (host, guest):
+    with brokers(listen, {"options": options}) as (host, _):
         with raw(host.address) as silent:
             assert silent.recv(1) == b""
         until(lambda: len(seen) == 1, "a silent peer is reported")
@@ -85,6 +84,8 @@ def test_each_peer_that_gets_no_link_is_reported_once(listen: str | None) -> Non
             assert first.recv(1) == b""
             until(lambda: len(seen) >= 4, "one too many is reported")
             until(lambda: len(seen) == 5, "then the silent one")
+    options = SocketOptions(on_rejected=seen.append, admit=lambda _: "no guests today")
+    with brokers(listen, {"options": options}) as (host, guest):
         refuse(host, guest)
 
     source = "a process of this machine: " if listen is None else "127.0.0.1:"
