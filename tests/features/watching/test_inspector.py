@@ -63,7 +63,7 @@ def test_a_brief_report_is_the_part_without_tasks(near: Bus) -> None:
         brief = near.call(inspector_of("near"), {"report": "brief"}, timeout=LIMIT_S)
 
     left_out = {"parked", "gave_up", "relays", "relay_counters", "shared_memory"}
-    left_out |= {"notifying", "processes", "users", "machines"}
+    left_out |= {"notifying", "processes", "totals", "users", "machines"}
     assert whole.keys() - brief.keys() == left_out | {"ignored_announcements"}
     assert [each["name"] for each in brief["threads"]] == [
         each["name"] for each in whole["threads"]
