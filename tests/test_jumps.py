@@ -32,6 +32,7 @@ _ELSEWHERE: Final = ("bus/cli", "bus/demo", "bus/pipeline", "queuebroker/testing
 
 # Function -> why nothing is lost there.
 _HARMLESS: Final = {
+    "Bus.wait_for": "a watcher that is dropped closes itself",
     "Channel.read_exactly": "it handles other exceptions",
     "CommThread._run": "no signal handler runs in that thread",
     "Driver._run": "no signal handler runs in that thread",

@@ -61,7 +61,9 @@ async def wait_until(
     if not isinstance(waiters := receiver.waiters, list):
         receiver.waiters = waiters = []
     try:
-        while not _look(done):
+        while True:  # not `while not _look(done)`: see `_sync.Lock`
+            if _look(done):
+                break
             # Arrived messages come before the deadline. Of other tasks this serves only
             # one round: they may cause further messages without end.
             host = task._entry.host

@@ -454,8 +454,9 @@ class Task(Uncopyable):
         assert self._handler is not None
         message = None
         try:
-            while self._may_take():
-                message = _claimed(self._plain)
+            # Not `while self._may_take()`: see `_sync.Lock`.
+            while True:
+                message = _claimed(self._plain) if self._may_take() else None
                 if message is None:
                     return
                 handling = self._thread.start_job(

@@ -327,9 +327,15 @@ class Exchange:
             for entry, emptying in [*self._emptyings.items()]:
                 hosts[entry] = emptying.host
             found = self._past
-            for entry, host in hosts.items():
-                if host is not None and not entry.remote:
-                    found += _totals_of(entry, host)
+            # No condition in the loop: its jump back would leave the lock taken on an
+            # interrupt (`_sync.Lock`).
+            local = [
+                (entry, host)
+                for entry, host in hosts.items()
+                if host is not None and not entry.remote
+            ]
+            for entry, host in local:
+                found += _totals_of(entry, host)
         return found
 
     def tracer(self, entry: Entry) -> Tracer | None:
