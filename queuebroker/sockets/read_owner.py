@@ -118,7 +118,7 @@ class ReadOwner:
         self.lent: Lent | None = None
         # When that loop last read, on the monotonic clock in seconds. True while a
         # timer is set that reviews it.
-        self.read_at = 0.0
+        self.read_at: float = 0.0
         self._reviewing = False
 
     def lease_locked(
