@@ -54,7 +54,7 @@ _SUMMED: Final = (
 )
 # A thread that runs one callback for longer counts as stopped.
 STUCK_S: Final = 5.0
-QUEUES_MAX: Final = 200  # of one process
+QUEUES_MAX: Final = 200  # shown of each process
 
 Row: TypeAlias = tuple[Any, ...]
 Facts: TypeAlias = dict[str, Any]

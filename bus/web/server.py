@@ -209,7 +209,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def _relatives(picture: Picture, key: str, name: str) -> dict[str, Any]:
-    """Return who subscribes to a task, and to whom it subscribes."""
+    """Return the tasks that subscribe to a task, and those it subscribes to."""
     place = COLUMNS.index("subscriptions")
     machine = key.partition("/")[0]
     subscribers, notifiers = [], []

@@ -1,4 +1,4 @@
-"""The lock-free buffers of a connection are created once, at their first use."""
+"""The buffers of a connection are created once, at their first use."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuebroker import DisconnectedQueueError
+from queuebroker.channel.queue_connection import UnobservedConnection
 from queuebroker.lockfree import lock_free_connection
 from queuebroker.lockfree.lock_free_buffer import LockFreeBuffer
+from queuebroker.lockfree.lock_free_connection import LockFreeConnection
 from queuebroker.meeting import meet
 from specs.clauses import clause
 from tests import pairs
@@ -16,6 +18,7 @@ from tests.support import Threads
 
 if TYPE_CHECKING:
     from queuebroker import MessageQueue
+    from queuebroker.channel.queue_connection import Messages
 
 
 @pytest.fixture
@@ -39,20 +42,25 @@ def test_an_end_that_only_disconnects_makes_no_lock_free_buffer(
 
 
 @clause("QB-CONC-4", "QB-CONC-7")
-def test_threads_that_race_to_make_a_lock_free_buffer_share_one(
-    fresh: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("locked", [False, True])
+def test_threads_that_race_to_make_the_buffers_share_one_pair(
+    monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     """Another thread sends in the middle; its message must not be lost."""
-    left, right = fresh
-    others: list[bool] = []
+    monkeypatch.setattr(meet, "LOCKED", locked)
+    monkeypatch.setattr(pairs, "STAGE", "fresh")
+    left, right = pairs.loose_queue_pair()
+    overtakers = [right]
+    kind = UnobservedConnection if locked else LockFreeConnection
+    make: Any = kind._new_buffer
 
-    def overtaken(*args: Any, **kwargs: Any) -> LockFreeBuffer:
-        if not others:
-            others.append(True)
-            right.send(b"overtook")
-        return LockFreeBuffer(*args, **kwargs)
+    def overtaken(connection: UnobservedConnection) -> Messages:
+        if overtakers:
+            overtakers.pop().send(b"overtook")
+        made: Messages = make(connection)
+        return made
 
-    monkeypatch.setattr(lock_free_connection, "LockFreeBuffer", overtaken)
+    monkeypatch.setattr(kind, "_new_buffer", overtaken)
 
     assert left.pending == 1
     assert left.receive(timeout=0) == b"overtook"
