@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from specs.conformance.call import Call
 from specs.conformance.scenario import Scenario, Style
@@ -46,6 +46,15 @@ STRIKE_S = 1.0
 SWITCH_INTERVAL_S = 1e-5
 
 HERE = Path(__file__).parent
+
+
+class _Place(NamedTuple):
+    """The place of a thread; equal places mean that it has not run in between."""
+
+    frame: int
+    instruction: int
+    turns: bytes
+    runs: bool
 
 
 class RealDriver:
@@ -87,14 +96,15 @@ class RealDriver:
         while True:
             time.sleep(SAMPLE_S)
             now, after = time.perf_counter(), self._picture()
-            if after != before or None in after:
+            running = {place for place in after if place.runs}
+            if now - began >= SETTLE_S_MAX and running.isdisjoint(before):
+                break  # else a thread waits for a processor, and does not poll
+            if after != before or running:
                 # The time after the picture. On a busy machine a picture may take
                 # longer than `QUIET_S`, since it stops all threads, and the next one
                 # follows after `SAMPLE_S`.
                 before, quiet_since = after, time.perf_counter()
             elif now - quiet_since >= QUIET_S:
-                break
-            if now - began >= SETTLE_S_MAX:
                 break
         self.beat = time.perf_counter()
 
@@ -122,18 +132,15 @@ class RealDriver:
                 lines += _stack(traceback.extract_stack(frame))
         return "\n".join(lines)
 
-    def _picture(self) -> list[tuple[int, int, bytes] | None]:
-        """Return the place of each live thread but the caller's, None if it runs."""
+    def _picture(self) -> list[_Place]:
+        """Return the place of each live thread but the caller's."""
         frames = _frames()
         frames.pop(threading.get_ident())
-        picture: list[tuple[int, int, bytes] | None] = []
-        for thread in self._threads.values():
-            frame = frames.get(thread.ident or 0)
-            if frame is not None:
-                turns = _turns(thread)
-                place = id(frame), frame.f_lasti
-                picture.append(None if turns is None else (*place, turns))
-        return picture
+        return [
+            _Place(id(frame), frame.f_lasti, *_turns(thread))
+            for thread in self._threads.values()
+            if (frame := frames.get(thread.ident or 0)) is not None
+        ]
 
 
 # Guards the switch of the garbage collector while frames are read.
@@ -157,8 +164,8 @@ def _frames() -> dict[int, FrameType]:
                 gc.enable()
 
 
-def _turns(thread: threading.Thread) -> bytes | None:
-    """Return how often the thread was scheduled; None if it is runnable now.
+def _turns(thread: threading.Thread) -> tuple[bytes, bool]:
+    """Return how often and how long the thread has run, and if it is runnable now.
 
     On a busy machine a runnable thread may stand still for long. Linux distinguishes
     it from one that waits; on other systems only the frames are available.
@@ -166,9 +173,9 @@ def _turns(thread: threading.Thread) -> bytes | None:
     try:
         task = Path(f"/proc/self/task/{thread.native_id}")
         state = (task / "stat").read_bytes().rpartition(b")")[2].split()[0]
-        return None if state in (b"R", b"D") else (task / "schedstat").read_bytes()
+        return (task / "schedstat").read_bytes(), state in (b"R", b"D")
     except OSError:
-        return b""
+        return b"", False
 
 
 def _stack(frames: Iterable[traceback.FrameSummary]) -> list[str]:

@@ -105,7 +105,7 @@ def test_settle_waits_for_a_thread_that_makes_progress(
     monkeypatch.setattr(real, "time", walk)
 
     class Looking(RealDriver):
-        def _picture(self) -> list[tuple[int, int, bytes] | None]:
+        def _picture(self) -> list[real._Place]:
             picture = super()._picture()
             walk.now += picture_s
             return picture
@@ -145,6 +145,26 @@ def test_settle_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     driver.settle()
 
     assert not call.done
+    world.gate.set()
+    driver.join(call)
+
+
+def test_settle_waits_for_a_thread_that_gets_no_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stands still like one that waits, but it is runnable."""
+    starved = [True] * 5
+    monkeypatch.setattr(real, "SETTLE_S_MAX", 0.0)
+    monkeypatch.setattr(
+        real, "_turns", lambda _: (b"", bool(starved and starved.pop()))
+    )
+    driver, world = RealDriver(), World()
+    call = start(driver, world.wait_at_the_gate)
+    world.gate.reached.wait(LIMIT_S)
+
+    driver.settle()
+
+    assert not starved
     world.gate.set()
     driver.join(call)
 
