@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import queuebroker
 from queuebroker import BrokerManager, _net
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
-from specs.conformance.real import RealDriver, _turns
+from specs.conformance.real import RealDriver, _Place, _turns
 from tests.sockets.certificates import identity
 from tests.support import until
 
@@ -56,17 +56,19 @@ class Carried(RealDriver):
         """Wait until nothing has moved, and no thread is ready without a processor."""
         deadline = time.monotonic() + STARVES_S
         super().settle()
-        while None in self._picture() and time.monotonic() < deadline:
+        while any(each.runs for each in self._picture()) and (
+            time.monotonic() < deadline
+        ):
             super().settle()
 
-    def _picture(self) -> list[tuple[int, int, bytes] | None]:
+    def _picture(self) -> list[_Place]:
         return [*super()._picture(), *_carriers()]
 
 
-def _carriers() -> list[tuple[int, int, bytes] | None]:
+def _carriers() -> list[_Place]:
     """Return where the socket threads stand; see `RealDriver._picture`."""
     every = map(_turns, filter(_serves_sockets, threading.enumerate()))
-    return [None if turns is None else (0, 0, turns) for turns in every]
+    return [_Place(0, 0, *turns) for turns in every]
 
 
 def _serves_sockets(thread: threading.Thread) -> bool:
