@@ -4,6 +4,11 @@ The pages are Markdown as a repository shows it, so this file adds the rest: the
 of contents comes from ``docs/README.md``, the reference from the docstrings. A page
 gets nothing from the network: the theme has no fonts or scripts of other hosts, and the
 search reads an index beside the pages.
+
+Why Sphinx, with MyST and Furo: it reads the pages in place, in several folders, checks
+links to headings, and imports the modules for the reference. MkDocs with Material was
+tried on the same pages: it needs a copy of the tree, leaves dead links to headings
+silent, and its search loads a script from another host.
 """
 
 from __future__ import annotations
