@@ -73,7 +73,7 @@ _ITEM: Final = re.compile(r"^[a-zA-Z_]\w*(?:, [a-zA-Z_]\w*)*: ")
 # The next item, in the middle of a line.
 _NEXT: Final = re.compile(r"\.[ ](?=[a-z_]\w*(?:, [a-z_]\w*)*: )")
 _HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
-_LISTED: Final = re.compile(r"^\* \[[^\]]+\]\(([^)#]+)\.md\):", re.MULTILINE)
+_LISTED: Final = re.compile(r"^\* \[([^\]]+)\]\(([^)#]+)\.md\):", re.MULTILINE)
 
 
 def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
@@ -87,10 +87,11 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     titles_and_texts = _HEADING.split(index)[1:]
     titles, texts = titles_and_texts[::2], titles_and_texts[1::2]
     for title, text in zip(titles, texts, strict=True):
-        pages = [f"/docs/{link}" for link in _LISTED.findall(text)]
-        pages = [re.sub(r"^/docs/\.\./", "/", each) for each in pages]
-        pages = [each for each in pages if each != f"/{root_doc}"]
-        entries = "\n".join(pages)
+        entries = "\n".join(
+            f"{name.replace('`', '')} </docs/{link}>".replace("/docs/../", "/")
+            for name, link in _LISTED.findall(text)
+            if link != f"../{root_doc}"
+        )
         source[0] += f"\n```{{toctree}}\n:caption: {title}\n:hidden:\n{entries}\n```\n"
 
 
