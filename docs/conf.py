@@ -62,6 +62,7 @@ _GIVEN: Final = {
     *("bus.Bus", "bus.BusThread", "bus.Task", "bus.CommandHandle", "bus.Loan"),
     *("bus.Subscription", "bus.Watch", "bus.Incoming", "bus.Response"),
     *("bus.Undelivered", "bus.Presence"),
+    *("bus.aio.Bus", "bus.aio.Task", "bus.aio.Listener", "bus.aio.Watcher"),
     *("bus.features.memory.Descriptor", "bus.features.memory.Piece"),
     *("bus.pattern.Device", "bus.pattern.Listener", "bus.pattern.Dialler"),
     *("bus.pattern.Group", "bus.BusConfig"),  # docs/reference/limits.md has the fields
@@ -145,6 +146,7 @@ def correct_signature(
         return "", None
     if signature is not None:
         signature = _UNSET.sub("", signature).replace(f"= {UNSET!r}", "= ...")
+        signature = re.sub(r"= <function \w+>", "= ...", signature)
         signature = _MODE.sub(lambda match: f"{match[1]}{int(match[2]):#o}", signature)
     return signature, returned
 
