@@ -128,7 +128,7 @@ def error_tree() -> str:
 
 
 def frames() -> str:
-    """What processes say to one another over a link."""
+    """Return the table of the frames between processes."""
     lines = ["| | frame | meaning |", "| ---: | --- | --- |"]
     kinds: dict[wire.FrameType, type] = {
         each.type: each
@@ -138,9 +138,9 @@ def frames() -> str:
     }
     kinds[wire.FrameType.MSG] = wire.Batch
     for number in wire.FrameType:
-        says = (inspect.getdoc(kinds[number]) or "").partition("\n\n")[0]
-        says = " ".join(says.split())
-        lines.append(f"| {number.value} | {number.name} | {says} |")
+        meaning = (inspect.getdoc(kinds[number]) or "").partition("\n\n")[0]
+        meaning = " ".join(meaning.split())
+        lines.append(f"| {number.value} | {number.name} | {meaning} |")
     return "\n".join(lines)
 
 
@@ -148,7 +148,7 @@ def frames() -> str:
 
 
 def process() -> str:
-    """A small bus with something everywhere, drawn from what `Bus.inspect` shows."""
+    """Draw a small bus with a message at each place, as `Bus.inspect` shows it."""
     with memory_bus("bus1", process="cafe", machine="corner") as bus:
         hall, kitchen = bus.here("hall"), bus.thread("kitchen")
         # The thread stands still while it is looked at.
@@ -197,12 +197,12 @@ def _fifos(task: TaskInfo) -> Iterator[str]:
     name = task.address.module
     yield f"FIFO of {name:<7} {_counted(task.commands.unread)} unread"
     for each in task.subscriptions:
-        unread = _counted(each.notifications.unread)
-        yield f"{'':15} {unread} unread of what {each.specification} notifies"
+        unread = _counted(each.notifications.unread, "notification")
+        yield f"{'':15} {unread} of {each.specification} unread"
 
 
-def _counted(number: int) -> str:
-    return f"{number} message{'s' * (number != 1)}"
+def _counted(number: int, noun: str = "message") -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _box(title: str, lines: Iterable[str], width: int) -> list[str]:
@@ -211,7 +211,7 @@ def _box(title: str, lines: Iterable[str], width: int) -> list[str]:
     return [top, *(f"| {line:<{inner}} |" for line in lines), f"+{'-' * (width - 2)}+"]
 
 
-# Return the calls on the way of a message, recorded in a real run.
+# The calls on the way of a message, recorded in a real run.
 
 _ON_THE_WAY: Final[dict[Callable[..., Any], str]] = {
     Task.command: "Task.command",
@@ -238,7 +238,7 @@ def way_between_threads() -> str:
 
 
 def way_through_a_service() -> str:
-    """A command to a service, and what its readers get."""
+    """A command to a service, and the notifications of its readers."""
 
     def publish(bus: Bus) -> None:
         here = bus.here("producer")
@@ -370,7 +370,7 @@ def made(text: str) -> str:
     """Return a page with everything in its place as it would be made now.
 
     Raises:
-        KeyError: the page has a place for something that nobody makes.
+        KeyError: the page has a place for a part that is not in `PARTS`.
     """
     return _PLACE.sub(lambda match: f"{match[1]}{PARTS[match[2]]()}\n{match[3]}", text)
 

@@ -4,6 +4,11 @@ The pages are Markdown as a repository shows it, so this file adds the rest: the
 of contents comes from ``docs/README.md``, the reference from the docstrings. A page
 gets nothing from the network: the theme has no fonts or scripts of other hosts, and the
 search reads an index beside the pages.
+
+Why Sphinx, with MyST and Furo: it reads the pages in place, in several folders, checks
+links to headings, and imports the modules for the reference. MkDocs with Material was
+tried on the same pages: it needs a copy of the tree, leaves dead links to headings
+silent, and its search loads a script from another host.
 """
 
 from __future__ import annotations
@@ -57,6 +62,7 @@ _GIVEN: Final = {
     *("bus.Bus", "bus.BusThread", "bus.Task", "bus.CommandHandle", "bus.Loan"),
     *("bus.Subscription", "bus.Watch", "bus.Incoming", "bus.Response"),
     *("bus.Undelivered", "bus.Presence"),
+    *("bus.aio.Bus", "bus.aio.Task", "bus.aio.Listener", "bus.aio.Watcher"),
     *("bus.features.memory.Descriptor", "bus.features.memory.Piece"),
     *("bus.pattern.Device", "bus.pattern.Listener", "bus.pattern.Dialler"),
     *("bus.pattern.Group", "bus.BusConfig"),  # docs/reference/limits.md has the fields
@@ -68,7 +74,7 @@ _ITEM: Final = re.compile(r"^[a-zA-Z_]\w*(?:, [a-zA-Z_]\w*)*: ")
 # The next item, in the middle of a line.
 _NEXT: Final = re.compile(r"\.[ ](?=[a-z_]\w*(?:, [a-z_]\w*)*: )")
 _HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
-_LISTED: Final = re.compile(r"^\* \[[^\]]+\]\(([^)#]+)\.md\):", re.MULTILINE)
+_LISTED: Final = re.compile(r"^\* \[([^\]]+)\]\(([^)#]+)\.md\):", re.MULTILINE)
 
 
 def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
@@ -82,10 +88,11 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     titles_and_texts = _HEADING.split(index)[1:]
     titles, texts = titles_and_texts[::2], titles_and_texts[1::2]
     for title, text in zip(titles, texts, strict=True):
-        pages = [f"/docs/{link}" for link in _LISTED.findall(text)]
-        pages = [re.sub(r"^/docs/\.\./", "/", each) for each in pages]
-        pages = [each for each in pages if each != f"/{root_doc}"]
-        entries = "\n".join(pages)
+        entries = "\n".join(
+            f"{name.replace('`', '')} </docs/{link}>".replace("/docs/../", "/")
+            for name, link in _LISTED.findall(text)
+            if link != f"../{root_doc}"
+        )
         source[0] += f"\n```{{toctree}}\n:caption: {title}\n:hidden:\n{entries}\n```\n"
 
 
@@ -139,6 +146,7 @@ def correct_signature(
         return "", None
     if signature is not None:
         signature = _UNSET.sub("", signature).replace(f"= {UNSET!r}", "= ...")
+        signature = re.sub(r"= <function \w+>", "= ...", signature)
         signature = _MODE.sub(lambda match: f"{match[1]}{int(match[2]):#o}", signature)
     return signature, returned
 

@@ -64,7 +64,7 @@ class Bus(Uncopyable):
 
     @property
     def bus(self) -> threads.Bus:
-        """The plain bus, for threads and for all that never waits."""
+        """The plain bus, for threads and for calls that never wait."""
         return self._plain
 
     async def __aenter__(self) -> Self:

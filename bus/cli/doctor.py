@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
-_EXTRAS: Final = ("pipeline", "net", "mcap", "metrics", "otel")
+_EXTRAS: Final = ("pipeline", "net", "mcap", "web", "metrics", "otel")
 
 # A process has one descriptor for each process that it is linked with, and a few more.
 _DESCRIPTORS_MIN: Final = 64

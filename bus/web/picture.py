@@ -44,7 +44,7 @@ COLUMNS: Final = (
     "failures",
     "late",
     "questions",
-    "subscriptions",  # for each its pattern and what is unread, lost
+    "subscriptions",  # for each its pattern, its unread and lost messages
     "per_s",  # commands and notifications
     "state",  # "full" if messages found no room since the last report, else ""
 )

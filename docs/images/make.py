@@ -1,7 +1,8 @@
 """Make the pictures of the README from a real run: ``python docs/images/make.py``.
 
 Needs tmux and Chromium besides the package with its extra ``pipeline``. The terminal
-is a real one: what tmux shows at the end of the run, with its colours, becomes an SVG.
+is a real one: its screen at the end of the run becomes an SVG, with the colours; the
+words about the loss and the fault are marked.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ COLUMNS, LINES = 100, 46
 LIMIT_S = 180
 SHOWN_RULES = ("B1", "B3")
 HOME = "/home/you"  # in the place of the temporary folder
+MARKED = {r"was killed|in doubt": "bold yellow", r"\w+ FAIL\b": "bold red"}
 
 # Rich's own template fetches its font from the web; a monospaced one is there already.
 TEMPLATE = """\
@@ -62,14 +64,17 @@ def run_in_terminal(command: str) -> str:
 
 
 def shorten(screen: Text) -> Text:
-    """Leave out the verdicts that passed, but for some: the other lines say more."""
+    """Leave out the verdicts that passed, but for some; mark the loss and the fault."""
     kept: list[Text] = []
     for line in screen.split():
         if "PASS" not in line.plain or line.plain.startswith(SHOWN_RULES):
             kept.append(line)
         elif kept[-1].plain != "...":
             kept.append(Text("..."))
-    return Text("\n").join(kept)
+    text = Text("\n").join(kept)
+    for words, style in MARKED.items():
+        text.highlight_regex(words, style)
+    return text
 
 
 def draw_terminal(screen: str, target: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
 from bus.pipeline import session
+from bus.requirements import requirements
 from queuebroker import _files, _net
 from tests.cli.verbs import read, verb
 from tests.kit.systems import (
@@ -48,6 +51,19 @@ def test_each_finding_is_a_line() -> None:
     assert result.exit_code == 0
     assert head.split() == ["what", "state", "fact", "what", "to", "do"]
     assert len(lines) == len(read("doctor"))
+
+
+def test_the_packages_of_each_extra_of_all_are_listed() -> None:
+    [bundle] = [
+        line
+        for line in map(Requirement, importlib.metadata.requires("queuebroker") or ())
+        if line.marker is not None and line.marker.evaluate({"extra": "all"})
+    ]
+
+    needed = {each.name for each in requirements(*bundle.extras)}
+
+    listed = {each.split()[1] for each in findings() if each.startswith("package ")}
+    assert listed == needed
 
 
 @pytest.mark.usefixtures("alpha")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +11,7 @@ from tests.words.names import gone_names
 from tests.words.prose import prose_of, subjectless
 from tests.words.sizes import Largest, largest_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -28,6 +27,14 @@ if TYPE_CHECKING:
 )
 def test_clauses_without_a_noun_are_counted(text: str, count: int) -> None:
     assert subjectless(text) == count
+
+
+def test_no_page_has_a_clause_without_a_noun() -> None:
+    pages = [*_ROOT.glob("*.md"), *(_ROOT / "docs").rglob("*.md")]
+
+    counts = {each: sum(map(subjectless, prose_of(each))) for each in pages}
+
+    assert [str(each) for each in pages if counts[each]] == []
 
 
 def test_prose_has_comments_messages_and_page_text_but_no_code(tmp_path: Path) -> None:

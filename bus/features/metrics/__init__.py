@@ -1,4 +1,4 @@
-"""Metrics of a bus for Prometheus: what each process counts, read at the scrape.
+"""Metrics of a bus for Prometheus: the counters of each process, read at the scrape.
 
 The counters are those of `Bus.inspect`, which each process keeps in any case. So a
 message costs nothing more, whether its bus is scraped or not.

@@ -34,7 +34,7 @@ __all__ = ["instrument", "uninstrument"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _PARENT_MAX: Final = 255  # characters; see `Context`
-_STATE_MAX: Final = 512  # as the W3C demands of all that pass it on
+_STATE_MAX: Final = 512  # the W3C demands that much of a forwarder
 
 # Slot -> the function that it held; empty while nothing is instrumented.
 _before: Final[dict[tuple[type, str], Any]] = {}
