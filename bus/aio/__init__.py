@@ -24,6 +24,7 @@ watcher          arrivals and departures of tasks for ``async for``
 task_iterator    the base of these two
 loop_thread      the event loop as a thread that hosts tasks
 waits            how a coroutine waits for an outcome, or for a thread
+tracing          the slots of `bus.otel`; only that loads it
 """
 
 from __future__ import annotations

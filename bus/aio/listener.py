@@ -77,6 +77,8 @@ class Listener(TaskIterator):
         try:
             await wait_for_outcome(self._confirmation, deadline_after(timeout))
             self._confirmation.check(timeout)
+        except GeneratorExit:
+            raise  # it is collected; see `__aexit__`
         except BaseException:
             self.close()
             raise

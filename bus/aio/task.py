@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -103,15 +104,18 @@ def _answer(
     thread.take_last_link()
 
 
-def check_handler(name: str, handler: object) -> None:
-    """Check the handler of a task: a coroutine function, or an object called as one."""
+def check_handler(name: str, handler: object, role: str = "handler") -> None:
+    """Check the handler of a task: a coroutine function, or an object called as one.
+
+    role: what it is, for the error.
+    """
     called = type(handler).__call__ if callable(handler) else None
     if not (
         inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
     ):
         what = getattr(handler, "__qualname__", None) or repr(handler)
         msg = (
-            f"cannot register {name!r}: its handler {what} is not a coroutine function;"
+            f"cannot register {name!r}: its {role} {what} is not a coroutine function;"
             " define it with `async def`"
         )
         raise TypeError(msg)
@@ -127,6 +131,7 @@ class Task(Uncopyable):
     __slots__ = (
         "_busy",
         "_concurrency",
+        "_context",
         "_handler",
         "_plain",
         "_takes",
@@ -144,20 +149,16 @@ class Task(Uncopyable):
         self._thread: Final = thread
         self._handler: Final = handler
         self._concurrency: Final = concurrency
+        # That of the registration: the handler runs in copies of it.
+        self._context: Final = contextvars.copy_context() if handler else None
         # True while the handler takes commands: not in a pause.
         self._takes: bool = False
         # The asyncio tasks that handle one command each.
         self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
-        if handler is None:
-            plain._receiver.reads_by = (
-                "no coroutine receives its commands: await its receive(), or register"
-                " it with a handler"
-            )
-        else:
-            plain._receiver.reads_by = (
-                f"its handler handles {concurrency} of its commands, and has not"
-                " returned; raise concurrency=, or shorten it"
-            )
+        plain._receiver.reads_by = partial(
+            _why_unread, self._busy, concurrency if handler else None
+        )
+        if handler is not None:
             thread.handled.add(self)
             plain._receiver.waiters = [_Taker(self)]
             self._resume()
@@ -227,6 +228,9 @@ class Task(Uncopyable):
                 *(to, bus, lambda: message._size, call.deadline),
             )
             await wait_for_outcome(call, call.deadline)
+        except GeneratorExit:
+            self._plain._bus._orphans.append(partial(questions.cancel, call))
+            raise  # it is collected, perhaps within the lock of the questions
         except BaseException:
             _cancel(questions, call)
             raise
@@ -367,8 +371,13 @@ class Task(Uncopyable):
         try:
             _start_wait(wait, count)
             await wait_for_outcome(wait, deadline)
-        finally:
+        except GeneratorExit:
+            plain._bus._orphans.append(wait.end)  # as in `_ask`
+            raise
+        except BaseException:
             _end_wait(wait)
+            raise
+        _end_wait(wait)
         return wait.check()
 
     # Receiving.
@@ -385,26 +394,20 @@ class Task(Uncopyable):
         """
         deadline = deadline_after(timeout)
         self._thread.check_running()
-        name = self._plain._entry.name
+        name, receiver = self._plain._entry.name, self._plain._receiver
         if self._handler is not None:
             msg = f"cannot receive for {name!r}: its commands go to a handler"
             raise RuntimeError(msg)
-        message = await self._receive(deadline)
-        if message is None:
-            assert timeout is not None
-            raise CommandTimeoutError(name, timeout, missing="command for")
-        return message
-
-    async def _receive(self, deadline: float | None) -> Incoming | None:
-        receiver, sender = self._plain._receiver, self._plain._sender
 
         def claimed() -> bool:
-            sender.require_host()
+            self._plain._sender.require_host()
             return receiver.claim()
 
         if not await wait_until(claimed, self._plain, deadline):
-            return None
+            assert timeout is not None
+            raise CommandTimeoutError(name, timeout, missing="command for")
         message, receiver.claimed = receiver.claimed, None
+        assert message is not None
         return message
 
     # Handling.
@@ -417,8 +420,7 @@ class Task(Uncopyable):
 
     def _answer_busy(self) -> None:
         for message in self._busy.values():
-            with suppress(BusError):  # this process may have left the caller's bus
-                self._respond_error(message, "the event loop of its handler has ended")
+            self._respond_error(message, "the event loop of its handler has ended")
 
     def _resume(self) -> None:
         """Let the handler take commands, if there is one."""
@@ -426,22 +428,19 @@ class Task(Uncopyable):
             self._takes = True
             self._thread.take_soon(self)
 
-    async def _pause(self) -> None:
-        """Let the handler take no more commands; wait for those that it handles.
+    def _pause(self) -> list[asyncio.Task[Any]]:
+        """Let the handler take no more commands; return those that it handles.
 
         Raises:
             RuntimeError: it takes none already.
         """
-        if self._handler is None:
-            return
-        if not self._takes:
+        if not self._takes and self._handler is not None:
             self._plain._sender.require_host()  # else it is deregistered
             name = self._plain._entry.name
             msg = f"cannot hand over {name!r}: an earlier hand-over has not ended"
             raise RuntimeError(f"{msg}; await that first")
         self._takes = False
-        if self._busy:
-            await asyncio.wait([*self._busy])
+        return [*self._busy]
 
     def _may_take(self) -> bool:
         return (
@@ -452,6 +451,7 @@ class Task(Uncopyable):
 
     def _take(self) -> None:
         assert self._handler is not None
+        assert self._context is not None
         message = None
         try:
             # Not `while self._may_take()`: see `_sync.Lock`.
@@ -461,6 +461,7 @@ class Task(Uncopyable):
                     return
                 handling = self._thread.start_job(
                     self._handle(self._handler, message),
+                    self._context,
                     partial(self._on_handled, message),
                 )
                 if handling.done():  # it was eager, and never suspended
@@ -508,7 +509,8 @@ class Task(Uncopyable):
             return  # in a forked child
         if message.wants_reply and not message._answered:
             responder = self._plain._receiver.responder
-            _answer(self._thread, responder, message, None, why)
+            with suppress(BusError):  # this process may have left the caller's bus
+                _answer(self._thread, responder, message, None, why)
 
     def deregister(self, *, final: bool = False) -> None:
         """Deregister from the bus; as `bus.Task.deregister`. Does not wait.
@@ -516,6 +518,21 @@ class Task(Uncopyable):
         The handler ends the commands that it handles.
         """
         self._plain.deregister(final=final)
+
+
+def _why_unread(busy: Sized, concurrency: int | None) -> str:
+    # No method: the receiver, which calls this, may outlive the event loop.
+    if concurrency is None:
+        return (
+            "no coroutine receives its commands: await its receive(), or register it"
+            " with a handler"
+        )
+    if len(busy) < concurrency:
+        return ""  # the handler is about to take one
+    return (
+        f"its handler handles {concurrency} of its commands, and has not returned;"
+        " raise concurrency=, or shorten it"
+    )
 
 
 def check_concurrency(concurrency: int, handler: Handler | None) -> None:

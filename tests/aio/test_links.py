@@ -243,21 +243,20 @@ def test_a_closed_loop_leaves_its_link_to_the_comm_thread(near: Bus, far: Bus) -
 
 
 @clause("BUS-DEREG-12")
-def test_a_process_leaves_while_a_loop_reads_its_link(near: Bus, far: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(far)
-        with loop_of(near, "leaving"):
-            for number in range(20):
-                assert await face.call("leaving", number) == number
-        near.close()
+async def test_a_process_leaves_while_a_loop_reads_its_link(
+    near: Bus, far: Bus
+) -> None:
+    face = aio.wrap(far)
+    with loop_of(near, "leaving"):
+        for number in range(20):
+            assert await face.call("leaving", number) == number
+    near.close()
 
-        with pytest.raises(BusError):
-            await face.call("leaving", 2, timeout=0.01)
-        with socket_bus("near", role=Role.SLAVE, config=PATIENT) as again:
-            again.register("again", on_command=lambda message: message.payload)
-            assert await face.call("again", 3) == 3
-
-    run(main())
+    with pytest.raises(BusError):
+        await face.call("leaving", 2, timeout=0.01)
+    with socket_bus("near", role=Role.SLAVE, config=PATIENT) as again:
+        again.register("again", on_command=lambda message: message.payload)
+        assert await face.call("again", 3) == 3
 
 
 @pytest.mark.deep
