@@ -108,17 +108,9 @@ class Bus(Uncopyable):
         if handler is not None:
             check_handler(name, handler)
         check_concurrency(concurrency, handler)
-        thread = self._thread("register a task")
+        thread, register = self._registering(name, visibility, overflow, capacity)
         # A thread waits for the decision on the name, which may take two seconds.
-        registering = partial(
-            self._plain.register,
-            name,
-            thread=thread,
-            visibility=visibility,
-            overflow=overflow,
-            capacity=capacity,
-        )
-        plain = await in_thread(registering, plain_task.Task.deregister)
+        plain = await in_thread(register, plain_task.Task.deregister)
         return Task(plain, thread, handler, concurrency)
 
     def task(
@@ -143,17 +135,23 @@ class Bus(Uncopyable):
 
         def registered(handler: Handler) -> Task:
             check_handler(name, handler)
-            thread = self._thread("register a task")
-            plain = self._plain.register(
-                name,
-                thread=thread,
-                visibility=visibility,
-                overflow=overflow,
-                capacity=capacity,
-            )
-            return Task(plain, thread, handler, concurrency)
+            thread, register = self._registering(name, visibility, overflow, capacity)
+            return Task(register(), thread, handler, concurrency)
 
         return registered
+
+    def _registering(
+        self,
+        name: str,
+        visibility: Visibility,
+        overflow: Overflow,
+        capacity: int | None,
+    ) -> tuple[LoopThread, Callable[[], plain_task.Task]]:
+        thread = self._thread("register a task")
+        options: dict[str, Any] = {"overflow": overflow, "capacity": capacity}
+        return thread, partial(
+            self._plain.register, name, thread=thread, visibility=visibility, **options
+        )
 
     async def service(
         self, name: str, transform: Callable[[Incoming], Any] | None = None

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from bus.api.bus_thread import StuckCallback, ThreadOwner
-    from bus.api.task import Task
     from bus.process.thread_manager import ThreadManager
     from queuebroker.aio.waker import Waker
 
-__all__ = ["HandlerTask", "LoopThread", "wait_until"]
+__all__ = ["HandlerTask", "LoopThread"]
 
 _numbers: Final = itertools.count(1)  # of the threads, for their names
 # Maximum time, in seconds, for which the end waits for cancelled handlers.
@@ -43,58 +42,6 @@ _CANCEL_S: Final = 1.0
 
 _add: Final = guarded("serve in an event loop")(BusThreads.add)
 _end: Final = guarded("stop a thread")(BusThread._end_as_orphan)
-
-
-async def wait_until(
-    done: Callable[[], object], task: Task, deadline: float | None
-) -> bool:
-    """Wait until ``done()`` returns true; return False if the deadline passes first.
-
-    task: a task of the running loop. A thread that makes the condition true wakes the
-      waiters of its receiver afterwards (`Receiver.wake_waiters`).
-    deadline: on the monotonic clock in seconds; None for no limit.
-
-    Raises:
-        RuntimeError: another loop hosts the task.
-    """
-    receiver = task._receiver
-    if not isinstance(waiters := receiver.waiters, list):
-        receiver.waiters = waiters = []
-    try:
-        while True:  # not `while not _look(done)`: see `_sync.Lock`
-            if _look(done):
-                break
-            # Arrived messages come before the deadline. Of other tasks this serves only
-            # one round: they may cause further messages without end.
-            host = task._entry.host
-            if (
-                host is not None
-                and host.thread.serve()
-                and (task._entry.mailbox.items or _look(done))
-            ):
-                continue
-            waker = running_waker() if host is None else host.thread.waker()
-            waiter = waker.waiter()
-            try:
-                waiters.append(waiter)
-                # Checked after the parker is listed: an earlier thread could not see
-                # it.
-                if not _look(done) and not await waiter.slept(deadline):
-                    return _look(done)
-            finally:
-                if waiter in waiters:  # else an interrupt came first
-                    waiters.remove(waiter)  # the first call here: none comes before it
-    finally:
-        # It may have been woken for a message that it does not take, or for the first
-        # of several.
-        receiver.wake_next_waiter()
-    return True
-
-
-@guarded("receive")
-def _look(done: Callable[[], object]) -> bool:
-    """Return the truth of a condition whose evaluation may take locks."""
-    return bool(done())
 
 
 class HandlerTask(Protocol):

@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from bus.aio.loop_thread import LoopThread, wait_until
-from bus.aio.waits import GuardedWait, in_thread, wait_for_outcome
+from bus.aio.loop_thread import LoopThread
+from bus.aio.waits import GuardedWait, in_thread, wait_for_outcome, wait_until
 from bus.api import task as threads
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
 from bus.api.questions import Call, Questions

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from bus.api.outcome import Awaited
+    from bus.api.task import Task
 
-__all__ = ["GuardedWait", "in_thread", "wait_for_outcome"]
+__all__ = ["GuardedWait", "in_thread", "wait_for_outcome", "wait_until"]
 
 T = TypeVar("T")
 
@@ -43,6 +44,58 @@ class GuardedWait(Wait[T, Waiter]):
     @guarded("wait")
     def _withdraw(self) -> None:
         super().withdraw()
+
+
+async def wait_until(
+    done: Callable[[], object], task: Task, deadline: float | None
+) -> bool:
+    """Wait until ``done()`` returns true; return False if the deadline passes first.
+
+    task: a task of the running loop. A thread that makes the condition true wakes the
+      waiters of its receiver afterwards (`Receiver.wake_waiters`).
+    deadline: on the monotonic clock in seconds; None for no limit.
+
+    Raises:
+        RuntimeError: another loop hosts the task.
+    """
+    receiver = task._receiver
+    if not isinstance(waiters := receiver.waiters, list):
+        receiver.waiters = waiters = []
+    try:
+        while True:  # not `while not _look(done)`: see `_sync.Lock`
+            if _look(done):
+                break
+            # Arrived messages come before the deadline. Of other tasks this serves only
+            # one round: they may cause further messages without end.
+            host = task._entry.host
+            if (
+                host is not None
+                and host.thread.serve()
+                and (task._entry.mailbox.items or _look(done))
+            ):
+                continue
+            waker = running_waker() if host is None else host.thread.waker()
+            waiter = waker.waiter()
+            try:
+                waiters.append(waiter)
+                # Checked after the parker is listed: an earlier thread could not see
+                # it.
+                if not _look(done) and not await waiter.slept(deadline):
+                    return _look(done)
+            finally:
+                if waiter in waiters:  # else an interrupt came first
+                    waiters.remove(waiter)  # the first call here: none comes before it
+    finally:
+        # It may have been woken for a message that it does not take, or for the first
+        # of several.
+        receiver.wake_next_waiter()
+    return True
+
+
+@guarded("receive")
+def _look(done: Callable[[], object]) -> bool:
+    """Return the truth of a condition whose evaluation may take locks."""
+    return bool(done())
 
 
 async def wait_for_outcome(awaited: Awaited[Any], deadline: float | None) -> bool:
