@@ -405,6 +405,8 @@ class LoopThread(BusThread):
 
     def _on_delay(self, stuck: StuckCallback) -> None:
         self._leave_loop()
+        if self.loop.is_running():
+            stuck.check_loop()
         super()._on_delay(stuck)
 
     def _leave_loop(self) -> None:

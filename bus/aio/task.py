@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from bus.aio.loop_thread import LoopThread
-from bus.aio.waits import GuardedWait, in_thread, wait_for_outcome, wait_until
+from bus.aio.waits import in_thread, send_when_room, wait_for_outcome, wait_until
 from bus.api import task as threads
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
 from bus.api.questions import Call, Questions
@@ -19,7 +19,7 @@ from bus.api.receiver import Responder
 from bus.api.reentry import guarded
 from bus.api.sender import Sender, explained, with_cause
 from bus.api.task import Where
-from bus.errors import BusError, BusFullError, CommandTimeoutError
+from bus.errors import BusError, CommandTimeoutError
 from bus.features.subscriptions.api import AwaitedSubscribers, Subscriber
 from bus.model.address import Address
 from bus.model.error_text import error_text_of
@@ -27,12 +27,9 @@ from bus.model.loan import Loan
 from bus.model.message import NOREPLY, Incoming
 from bus.model.payload import freeze_within
 from bus.process.router import Router
-from queuebroker import _sync
-from queuebroker.aio.waiting import wait_for
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
-from queuebroker.waiting.parking import PENDING, Pending
 
 __all__ = ["Handler", "Task", "check_handler"]
 
@@ -223,9 +220,9 @@ class Task(Uncopyable):
         message, questions = call.message, sender.asker.questions
         assert message is not None
         try:
-            await self._when_room(
+            await send_when_room(
                 partial(_send, self._thread, sender, call, encoded, router),
-                *(to, bus, lambda: message._size, call.deadline),
+                *(self._plain._bus, to, bus, lambda: message._size, call.deadline),
             )
             await wait_for_outcome(call, call.deadline)
         except GeneratorExit:
@@ -263,75 +260,10 @@ class Task(Uncopyable):
             return freeze_within(payload, config.message_bytes_max, config.encoders)[1]
 
         if isinstance(to, (str, Address)) and type(payload) is not Loan:
-            await self._when_room(command, to, bus, size)
+            await send_when_room(command, self._plain._bus, to, bus, size)
         else:
             # Other addressees have received it, or the loan is used up.
             command()
-
-    async def _when_room(
-        self,
-        send: Callable[[], object],
-        to: Where,
-        bus: str | None,
-        size: Callable[[], int],
-        until: float | None = None,
-    ) -> None:
-        """Send; wait for room and retry if the policy of a full addressee is ``block``.
-
-        size: returns the size of the message in bytes.
-        until: when the wait ends at the latest, on the monotonic clock in seconds.
-
-        Raises:
-            BusFullError: another policy, or there is no room in time (BUS-FLOW-6).
-        """
-        deadline = None
-        while True:
-            try:
-                send()
-            except BusFullError:
-                now = _sync.monotonic()
-                if deadline is None:
-                    deadline = now + self._plain._bus._config.send_timeout_s
-                    if until is not None:
-                        deadline = min(deadline, until)
-                if now >= deadline or not await self._wait_for_room(
-                    to, bus, size(), deadline
-                ):
-                    raise
-                await asyncio.sleep(0)  # other senders may take the room each time
-            else:
-                return
-
-    async def _wait_for_room(
-        self, to: Where, bus: str | None, size: int, deadline: float
-    ) -> bool:
-        """Wait until an addressee has room for a message, if its policy is ``block``.
-
-        size: the size of the message in bytes.
-        deadline: on the monotonic clock in seconds. Return False if it passes first, if
-          no task has the name, or the task has another policy.
-        """
-        name, there = self._plain._bus._route(to, bus)
-        entry = there._exchange.find(name)
-        if entry is None:
-            return False
-        host, account = entry.host, entry.mailbox.client.account
-        if host is None:
-            return True  # the next attempt finds the task elsewhere
-        if account.overflow != "block":
-            return False
-
-        def ready() -> bool:
-            return entry.host is not host or not account.full(size)
-
-        def attempt() -> Pending | None:
-            return None if ready() else PENDING
-
-        inbox = host.inbox
-        room = await wait_for(
-            *(inbox, inbox.room, attempt, ready, deadline), GuardedWait
-        )
-        return room is None
 
     def notify(self, payload: Any = None) -> None:
         """Send a notification to all subscribers; as `bus.Task.notify`.

@@ -16,8 +16,9 @@ from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.aio.support import echo, run
 from tests.kit.collector import collecting
+from tests.kit.constants import set_constants
 from tests.kit.systems import needs_fork
-from tests.support import LIMIT_S, Threads
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -207,6 +208,24 @@ def test_a_loop_that_starts_as_another_thread_closes_the_bus_ends_by_itself(
 
         closing.result(LIMIT_S)
         assert not bus.inspect().threads
+
+
+@clause("BUS-DEREG-12")
+def test_the_log_names_the_coroutine_by_which_a_loop_is_blocked(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_constants(STUCK_CALLBACK_S=0.01)
+
+    async def main() -> None:
+        await aio.wrap(bus).register("echo", echo)
+        closing = threads.start(bus.close)
+        until(lambda: "event loop is blocked" in caplog.text, "it is logged")
+        await asyncio.to_thread(closing.result, LIMIT_S)
+
+    with Threads() as threads:
+        run(main())
+    [record] = caplog.records
+    assert record.getMessage().endswith("is_blocked.<locals>.main")
 
 
 @clause("BUS-DEREG-12")
