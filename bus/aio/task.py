@@ -147,13 +147,13 @@ class Task(Uncopyable):
         self._handler: Final = handler
         self._concurrency: Final = concurrency
         # That of the registration: the handler runs in copies of it.
-        self._context: Final = contextvars.copy_context() if handler else None
+        self._context: Final = None if handler is None else contextvars.copy_context()
         # True while the handler takes commands: not in a pause.
         self._takes: bool = False
         # The asyncio tasks that handle one command each.
         self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
         plain._receiver.reads_by = partial(
-            _why_unread, self._busy, concurrency if handler else None
+            _why_unread, self._busy, None if handler is None else concurrency
         )
         if handler is not None:
             thread.handled.add(self)

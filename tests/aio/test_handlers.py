@@ -193,6 +193,19 @@ async def test_a_taken_name_is_refused(face: aio.Bus, there: There) -> None:
         await face.register("taken", echo)
 
 
+async def test_an_object_handles_commands_even_if_it_is_false(face: aio.Bus) -> None:
+    class Echoes(list[Any]):
+        async def __call__(self, message: Incoming) -> Any:
+            self.append(message.payload)
+            return message.payload
+
+    echoes = Echoes()
+    await face.register("echo", echoes)
+
+    assert await face.call("echo", 1) == 1
+    assert echoes == [1]
+
+
 async def test_only_coroutine_functions_handle_commands(
     bus: Bus, face: aio.Bus
 ) -> None:
