@@ -210,7 +210,10 @@ class Bus(Uncopyable):
 
         job = asyncio.ensure_future(move())
         job.add_done_callback(lambda _: task._resume())  # it may not have left
-        return await asyncio.shield(job)
+        try:
+            return await asyncio.shield(job)
+        finally:
+            del job  # its exception holds this frame
 
     async def accept_tasks(
         self, name: str, factories: Mapping[str, Factory]

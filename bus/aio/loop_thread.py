@@ -80,6 +80,7 @@ class LoopThread(BusThread):
     """
 
     __slots__ = (
+        "_context",
         "_jobs",
         "_links",
         "_released",
@@ -100,6 +101,7 @@ class LoopThread(BusThread):
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
         super().__init__(owner, manager)
         self.loop: Final[AbstractEventLoop] = asyncio.get_running_loop()
+        self._context: Final = contextvars.copy_context()
         self.caller: Any = None
         self.closing: asyncio.Task[None] | None = None
         self.handled: Final[set[HandlerTask]] = set()
@@ -143,7 +145,8 @@ class LoopThread(BusThread):
                 if thread.loop.is_closed():
                     _end(thread)
         running_waker()  # raises before there is a thread
-        # Callbacks must not run in the context of the coroutine that comes first.
+        # Callbacks must not run in the context of the coroutine that comes first, nor
+        # in that of one that waits: see `serve`.
         context = contextvars.Context()
         new = context.run(_add, threads, f"loop{next(_numbers)}", cls)
         # Not guarded, nor under the lock of the threads: an eager asyncio task begins
@@ -209,7 +212,7 @@ class LoopThread(BusThread):
             return False
         if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
             return False
-        self._serve()
+        self._context.run(self._serve)
         self._wake_if_due()
         if self._taking:
             self._wake()

@@ -200,7 +200,10 @@ class Task(Uncopyable):
                 reason, failed = await self._ask(inspector, asked, bus, wait_s)
                 if failed is None and reason.outcome is not None:
                     error = with_cause(error, reason.outcome.payload)
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # it holds this frame, and so the descriptor of the loop
 
     async def _ask(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -135,6 +137,21 @@ async def test_no_idle_handler_is_the_cause_of_a_timeout(face: aio.Bus) -> None:
         await face.call("echo", timeout=0)
 
     assert not raised.value.why
+
+
+async def test_a_failed_call_leaves_no_garbage(face: aio.Bus) -> None:
+    """Its error and its frame used to hold one another, and the loop's descriptor."""
+    await face.register("box")
+    gc.disable()
+    try:
+        try:
+            await face.call("box", timeout=0)
+        except CommandTimeoutError as error:
+            failed = weakref.ref(error)
+
+        assert failed() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_cancelled_call_withdraws_its_command(face: aio.Bus) -> None:

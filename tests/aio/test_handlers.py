@@ -366,12 +366,17 @@ async def test_a_handler_runs_in_the_context_of_its_registration(
 
     task = await face.register("handler", caller)
     _caller.set("other call")
-    bus.register(
-        "callback", thread=task.task.thread, on_command=lambda _: _caller.get()
-    )
+    seen: list[str] = []
+    callback = bus.register("callback", thread=task.task.thread)
+    callback.on_command(lambda _: seen.append(_caller.get()))
+    box = await face.register("box")
 
     assert [await face.call("handler") for _ in range(2)] == ["registration"] * 2
-    assert await face.call("callback") == "none"
+    await face.call("callback")
+    await face.command("callback")
+    with pytest.raises(CommandTimeoutError):
+        await box.receive(timeout=0)  # serves the callback
+    assert seen == ["none", "none"]
 
 
 # Other loops, and other ways to start an asyncio task.
