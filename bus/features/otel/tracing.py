@@ -26,6 +26,7 @@ from bus.api.task import Task
 from bus.model.carried import CONTEXTS, Carried, Context
 from bus.model.message import Incoming, Kind
 from bus.requirements import version_of_us
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,7 +155,9 @@ def _command(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]
     def command(
         self: Task, to: Any, payload: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        if type(payload) is Carried or not is_traced():  # the former: of a coroutine
+        # A coroutine passes a `Carried`. For an `Address`, the function calls the method
+        # again with its text.
+        if type(payload) is Carried or not is_traced():
             return function(self, to, payload, *args, **kwargs)
         with sending(tracer, "command", to):
             return function(self, to, carried_payload(payload), *args, **kwargs)
@@ -182,14 +185,20 @@ def _notify(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     return notify
 
 
+def _has_expired(item: Incoming) -> bool:
+    return item._deadline is not None and item._deadline <= _sync.monotonic()
+
+
 def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     @calls_user
     def handle(self: Receiver, item: Any) -> None:
         if type(item) is not Incoming or type(item.payload) is not Carried:
             function(self, item)
             return
-        if not self.has_callback and item.kind is Kind.COMMAND:
-            function(self, item)  # a receive, or a handler of `bus.aio`, takes it later
+        is_kept = not self.has_callback and item.kind is Kind.COMMAND
+        if is_kept or item._dropped or _has_expired(item):
+            # No callback runs. A receive, or a handler of `bus.aio`, may take it later.
+            function(self, item)
             return
         failures = self.failures
         with processing(tracer, item) as span:
