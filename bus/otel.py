@@ -7,6 +7,7 @@
     instrument()  # once, at the start of each process
 """
 
+import bus.aio.tracing  # noqa: F401 # adds its slots
 from bus.features.otel.tracing import instrument, uninstrument
 
 __all__ = ["instrument", "uninstrument"]

@@ -122,6 +122,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "watcher",
         "task",
         "bus",
+        "tracing",
     ),
     "bus.errors": (
         "base",

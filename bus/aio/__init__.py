@@ -23,7 +23,8 @@ listener         notifications for ``async for``
 watcher          arrivals and departures of tasks for ``async for``
 task_iterator    the base of these two
 loop_thread      the event loop as a thread that hosts tasks
-waits            how a coroutine waits for an outcome, or for a thread
+waits            how a coroutine waits
+tracing          the slots of `bus.otel`; only that loads it
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from bus.api.arguments import (
     check_instance,
     check_optional_callback,
     deadline_after,
+    wrong_type,
 )
 from bus.api.reentry import guarded
 from bus.api.task import Where
@@ -76,7 +77,9 @@ class Bus(Uncopyable):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        # A coroutine that is collected after the end of its loop cannot wait.
+        if exc_type is not GeneratorExit or asyncio._get_running_loop() is not None:
+            await self.close()
 
     # Tasks.
 
@@ -105,17 +108,9 @@ class Bus(Uncopyable):
         if handler is not None:
             check_handler(name, handler)
         check_concurrency(concurrency, handler)
-        thread = self._thread("register a task")
+        thread, register = self._registering(name, visibility, overflow, capacity)
         # A thread waits for the decision on the name, which may take two seconds.
-        registering = partial(
-            self._plain.register,
-            name,
-            thread=thread,
-            visibility=visibility,
-            overflow=overflow,
-            capacity=capacity,
-        )
-        plain = await in_thread(registering, plain_task.Task.deregister)
+        plain = await in_thread(register, plain_task.Task.deregister)
         return Task(plain, thread, handler, concurrency)
 
     def task(
@@ -140,17 +135,23 @@ class Bus(Uncopyable):
 
         def registered(handler: Handler) -> Task:
             check_handler(name, handler)
-            thread = self._thread("register a task")
-            plain = self._plain.register(
-                name,
-                thread=thread,
-                visibility=visibility,
-                overflow=overflow,
-                capacity=capacity,
-            )
-            return Task(plain, thread, handler, concurrency)
+            thread, register = self._registering(name, visibility, overflow, capacity)
+            return Task(register(), thread, handler, concurrency)
 
         return registered
+
+    def _registering(
+        self,
+        name: str,
+        visibility: Visibility,
+        overflow: Overflow,
+        capacity: int | None,
+    ) -> tuple[LoopThread, Callable[[], plain_task.Task]]:
+        thread = self._thread("register a task")
+        options: dict[str, Any] = {"overflow": overflow, "capacity": capacity}
+        return thread, partial(
+            self._plain.register, name, thread=thread, visibility=visibility, **options
+        )
 
     async def service(
         self, name: str, transform: Callable[[Incoming], Any] | None = None
@@ -200,14 +201,19 @@ class Bus(Uncopyable):
             self._plain.hand_over, task.task, to, factory=factory, timeout=timeout
         )
 
-        async def move() -> Address:
-            await task._pause()
-            try:
-                return await in_thread(moving)
-            finally:
-                task._resume()  # it may not have left
+        handling = task._pause()
 
-        return await asyncio.shield(asyncio.ensure_future(move()))
+        async def move() -> Address:
+            if handling:
+                await asyncio.wait(handling)
+            return await in_thread(moving)
+
+        job = asyncio.ensure_future(move())
+        job.add_done_callback(lambda _: task._resume())  # it may not have left
+        try:
+            return await asyncio.shield(job)
+        finally:
+            del job  # its exception holds this frame
 
     async def accept_tasks(
         self, name: str, factories: Mapping[str, Factory]
@@ -218,8 +224,10 @@ class Bus(Uncopyable):
           name to register and the state of the former task, and returns the `Task` that
           it registers. Otherwise as `bus.Bus.accept_tasks`.
         """
+        if not isinstance(factories, Mapping):
+            raise wrong_type("factories", "a mapping of names to functions", factories)
         for each, factory in factories.items():
-            check_handler(each, factory)
+            check_handler(each, factory, "factory")
         loop = asyncio.get_running_loop()
         not_running = f"the event loop that accepts tasks as {name!r} does not run"
 
@@ -237,7 +245,9 @@ class Bus(Uncopyable):
                     if not (making.done() or loop.is_running()):
                         making.cancel()
                         raise RuntimeError(not_running)
-                return making.result().task
+                made_task: Any = making.result()
+                task: plain_task.Task = getattr(made_task, "task", made_task)
+                return task  # the caller checks it
 
             return make
 
@@ -408,7 +418,7 @@ class Opening:
         traceback: TracebackType | None,
     ) -> None:
         if self._bus is not None:
-            await self._bus.close()
+            await self._bus.__aexit__(exc_type, exc, traceback)
 
     async def _opened(self) -> Bus:
         return Bus(await in_thread(self._open, threads.Bus.close))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from bus.aio.loop_thread import wait_until
 from bus.aio.task_iterator import TaskIterator
-from bus.aio.waits import wait_for_outcome
+from bus.aio.waits import wait_for_outcome, wait_until
 from bus.api.arguments import deadline_after
 from bus.features.subscriptions.api import AwaitedConfirmation, Subscriber, Subscription
 from queuebroker.aio.waker import running_waker
@@ -77,6 +76,8 @@ class Listener(TaskIterator):
         try:
             await wait_for_outcome(self._confirmation, deadline_after(timeout))
             self._confirmation.check(timeout)
+        except GeneratorExit:
+            raise  # it is collected; see `__aexit__`
         except BaseException:
             self.close()
             raise

@@ -106,7 +106,7 @@ class LoopLinks:
 
     def leave_all(self) -> None:
         """Return all links to the comm thread."""
-        for lease in self._leases.values():
+        for lease in [*self._leases.values()]:
             lease.leave()
         self._leases.clear()
         if self._loop.is_closed():

@@ -8,6 +8,7 @@ until a coroutine receives them, so that the capacity of a task counts them.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import weakref
 from collections import deque
@@ -28,14 +29,12 @@ from queuebroker.waiting.parking import PENDING, Pending
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Coroutine
-    from threading import Thread
 
     from bus.api.bus_thread import StuckCallback, ThreadOwner
-    from bus.api.task import Task
     from bus.process.thread_manager import ThreadManager
     from queuebroker.aio.waker import Waker
 
-__all__ = ["HandlerTask", "LoopThread", "wait_until"]
+__all__ = ["HandlerTask", "LoopThread"]
 
 _numbers: Final = itertools.count(1)  # of the threads, for their names
 # Maximum time, in seconds, for which the end waits for cancelled handlers.
@@ -43,58 +42,6 @@ _CANCEL_S: Final = 1.0
 
 _add: Final = guarded("serve in an event loop")(BusThreads.add)
 _end: Final = guarded("stop a thread")(BusThread._end_as_orphan)
-
-
-async def wait_until(
-    done: Callable[[], object], task: Task, deadline: float | None
-) -> bool:
-    """Wait until ``done()`` returns true; return False if the deadline passes first.
-
-    task: a task of the running loop. A thread that makes the condition true wakes the
-      waiters of its receiver afterwards (`Receiver.wake_waiters`).
-    deadline: on the monotonic clock in seconds; None for no limit.
-
-    Raises:
-        RuntimeError: another loop hosts the task.
-    """
-    receiver = task._receiver
-    if not isinstance(waiters := receiver.waiters, list):
-        receiver.waiters = waiters = []
-    try:
-        while True:  # not `while not _look(done)`: see `_sync.Lock`
-            if _look(done):
-                break
-            # Arrived messages come before the deadline. Of other tasks this serves only
-            # one round: they may cause further messages without end.
-            host = task._entry.host
-            if (
-                host is not None
-                and host.thread.serve()
-                and (task._entry.mailbox.items or _look(done))
-            ):
-                continue
-            waker = running_waker() if host is None else host.thread.waker()
-            waiter = waker.waiter()
-            try:
-                waiters.append(waiter)
-                # Checked after the parker is listed: an earlier thread could not see
-                # it.
-                if not _look(done) and not await waiter.slept(deadline):
-                    return _look(done)
-            finally:
-                if waiter in waiters:  # else an interrupt came first
-                    waiters.remove(waiter)  # the first call here: none comes before it
-    finally:
-        # It may have been woken for a message that it does not take, or for the first
-        # of several.
-        receiver.wake_next_waiter()
-    return True
-
-
-@guarded("receive")
-def _look(done: Callable[[], object]) -> bool:
-    """Return the truth of a condition whose evaluation may take locks."""
-    return bool(done())
 
 
 class HandlerTask(Protocol):
@@ -124,7 +71,7 @@ class LoopThread(BusThread):
     caller: the `bus.aio.Task` for the calls of its coroutines; None before the first.
     ending: True once the handlers are cancelled, and take no more commands.
     closing: closes the bus, if a handler has requested that; else None.
-    drives: True while `ThreadManager.driving` is held for the loop.
+    drives: True while the loop serves.
     waker: returns that of the loop. take_last_link: see `LoopLinks.take_last`.
     handled: the tasks with a handler. A stopped thread serves until all are idle, until
       its stop time at the latest.
@@ -133,9 +80,10 @@ class LoopThread(BusThread):
     """
 
     __slots__ = (
+        "_context",
         "_jobs",
         "_links",
-        "_python_thread",
+        "_released",
         "_serving",
         "_taking",
         "_until",
@@ -153,6 +101,7 @@ class LoopThread(BusThread):
     def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
         super().__init__(owner, manager)
         self.loop: Final[AbstractEventLoop] = asyncio.get_running_loop()
+        self._context: Final = contextvars.copy_context()
         self.caller: Any = None
         self.closing: asyncio.Task[None] | None = None
         self.handled: Final[set[HandlerTask]] = set()
@@ -161,10 +110,12 @@ class LoopThread(BusThread):
         # The tasks with a handler that may have commands to take, from any thread.
         self._taking: Final[deque[HandlerTask]] = deque()
         self._jobs: Final[set[asyncio.Task[None]]] = set()
-        self._python_thread: Thread
-        self._adopt()
+        manager.adopt()
         manager.driving.acquire()
         self.drives: bool = True
+        # True once the loop, or the thread that takes over from it, is to release that;
+        # guarded by the lock of the threads.
+        self._released: bool = False
         self.ending: bool = False
         # Weak: an exception's frames may hold this, and so would hold a descriptor.
         self.waker: Final = cast("Callable[[], Waker]", weakref.ref(running_waker()))
@@ -194,10 +145,13 @@ class LoopThread(BusThread):
                 if thread.loop.is_closed():
                     _end(thread)
         running_waker()  # raises before there is a thread
-        new = _add(threads, f"loop{next(_numbers)}", cls)
+        # Callbacks must not run in the context of the coroutine that comes first, nor
+        # in that of one that waits: see `serve`.
+        context = contextvars.Context()
+        new = context.run(_add, threads, f"loop{next(_numbers)}", cls)
         # Not guarded, nor under the lock of the threads: an eager asyncio task begins
         # here.
-        new._start()
+        context.run(new._start)
         return new
 
     @property
@@ -221,19 +175,24 @@ class LoopThread(BusThread):
     def start_job(
         self,
         job: Coroutine[Any, Any, None],
+        context: contextvars.Context,
         then: Callable[[asyncio.Task[None]], object],
     ) -> asyncio.Task[None]:
         """Start an asyncio task that is cancelled when the thread ends.
 
+        context: the asyncio task gets a copy.
         then: called with the asyncio task when that is done.
         """
-        task = self.loop.create_task(job)
+        # Not `create_task(context=)`, which not every task factory takes.
+        task = context.run(self.loop.create_task, job)
         self._jobs.add(task)
         task.add_done_callback(partial(self._on_job_done, then))
         return task
 
     def runs_handler(self) -> bool:
         """Return True if the current asyncio task handles a command."""
+        if asyncio.get_running_loop() is not self.loop:
+            return False  # that loop may change the set just now
         job = asyncio.current_task()
         return any(task._is_handled_by(job) for task in self.handled)
 
@@ -248,11 +207,12 @@ class LoopThread(BusThread):
         self.check_running()
         manager = self._manager
         timers = manager.scheduler.timers
-        if not manager.waiting:
-            return False  # an eager asyncio task begins within a callback
+        if not (manager.waiting and self.drives):
+            # An eager asyncio task begins within a callback, or as in `_step`.
+            return False
         if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
             return False
-        self._serve()
+        self._context.run(self._serve)
         self._wake_if_due()
         if self._taking:
             self._wake()
@@ -261,6 +221,12 @@ class LoopThread(BusThread):
     def _start(self) -> None:
         """Start the asyncio task that serves."""
         self._serving = self.loop.create_task(self._serve_to_the_end_in_loop())
+        self._serving.add_done_callback(self._on_served)
+
+    def _on_served(self, serving: asyncio.Task[None]) -> None:
+        # Not in the coroutine: the loop may cancel it before its first step.
+        if serving is self._serving:  # else another one serves after an interrupt
+            self._end_in_loop()
 
     async def _serve_to_the_end_in_loop(self) -> None:
         manager = self._manager
@@ -274,15 +240,9 @@ class LoopThread(BusThread):
             await self._serve_in_loop(
                 lambda: not self._jobs or _sync.monotonic() >= limit, lambda: limit
             )
-        except GeneratorExit:
-            raise  # the loop is closed, and can end nothing: see `_leave_loop`
         except (KeyboardInterrupt, SystemExit):
             self._start()  # the loop may run again
             raise
-        except BaseException:
-            self._end_in_loop()
-            raise
-        self._end_in_loop()
 
     async def _serve_in_loop(
         self, over: Callable[[], bool], until: Callable[[], float | None]
@@ -305,13 +265,9 @@ class LoopThread(BusThread):
             self._step()
 
     def _step(self) -> None:
-        if not self.drives:
-            return  # another thread has ended it while the loop was stopped
-        try:
+        if self.drives:  # else another thread has taken over: see `_leave_loop`
             self._serve()
-        except Exception:  # noqa: BLE001 # of the bus; it ends only this step
-            self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
-        self._let_take()
+            self._let_take()
 
     def take_soon(self, task: HandlerTask) -> None:
         """Let a handler take commands, when this step ends, or else in a step.
@@ -327,8 +283,8 @@ class LoopThread(BusThread):
         while self._taking:
             try:
                 self._taking[0]._take()
-            except Exception:  # noqa: BLE001 # as in `_step`
-                self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+            except Exception:  # noqa: BLE001 # as in `_serve_now`
+                self._log_failure()
             except BaseException:
                 self._wake()  # an interrupt: the next step tries again
                 raise
@@ -352,17 +308,22 @@ class LoopThread(BusThread):
         """Serve the arrived messages, without a wait."""
         manager = self._manager
         if not manager.is_owner():
-            self._adopt()  # the loop runs in another thread now
+            manager.adopt()  # the loop runs in another thread now
         manager.waiting = False
         try:
             self._links.take_last()  # that of a message sent without `take_last_link`
             manager.poll(0.0)
+        except Exception:  # noqa: BLE001 # of the bus; it ends only this step
+            self._log_failure()
         finally:
             manager.waiting = True
             # Without a further turn of the loop for the coroutines woken just now.
             self.waker().answer()
 
     _serve = guarded("serve a thread")(_serve_now)
+
+    def _log_failure(self) -> None:
+        self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
 
     def _on_links_ready(self) -> None:
         if self.drives:  # as in `_step`
@@ -377,8 +338,8 @@ class LoopThread(BusThread):
                 self._serve_now()
             else:
                 self.waker().answer()  # the callers of the answers that came
-        except Exception:  # noqa: BLE001 # of the bus; it ends only this step
-            self._owner.exchange.failures.log("serve", f"thread {self.name!r}")
+        except Exception:  # noqa: BLE001 # as in `_serve_now`
+            self._log_failure()
         finally:
             self._wake_if_due()
 
@@ -409,10 +370,6 @@ class LoopThread(BusThread):
             self._wake()  # it may be drained now
         then(task)
 
-    def _adopt(self) -> None:
-        self._manager.adopt()
-        self._python_thread = _sync.current_thread()
-
     @guarded("stop a thread")
     def _end_in_loop(self) -> None:
         """End the thread, in the loop or as the loop cancels all its tasks."""
@@ -420,10 +377,12 @@ class LoopThread(BusThread):
         if self._owner.lifetime.foreign:
             return  # a forked child may leave its copy of the loop, too
         self._links.close()
-        if not self.drives:
-            return
-        manager = self._manager
+        manager, mine = self._manager, False
         try:
+            with self._owner.lock:
+                if self._released:
+                    return
+                self._released = mine = True
             self._request_stop(0.0, final=False)  # else its asyncio task was cancelled
             for job in self._jobs.copy():
                 job.cancel()
@@ -432,9 +391,10 @@ class LoopThread(BusThread):
             manager.waiting = False
             self._end_locked()
         finally:
-            self.drives = False
-            manager.driving.release()
-            self.waker().answer()
+            if mine:
+                self.drives = False
+                manager.driving.release()
+                self.waker().answer()
 
     def _end_locked(self) -> None:
         super()._end_locked()
@@ -448,21 +408,28 @@ class LoopThread(BusThread):
 
     def _on_delay(self, stuck: StuckCallback) -> None:
         self._leave_loop()
+        if self.loop.is_running():
+            stuck.check_loop()
         super()._on_delay(stuck)
 
     def _leave_loop(self) -> None:
         """Release `driving` if the loop cannot end the thread."""
         manager, loop = self._manager, self.loop
-        stops = manager.is_owner() or not self._python_thread.is_alive()
-        if loop.is_closed() or (stops and not loop.is_running()):
-            with self._owner.lock:
-                if not self.drives:
-                    return
-                manager.waiting = False
-                self.drives = False  # no call from here to the release
-                manager.driving.release()
-            self._links.leave_all()
-            self._wake()  # if the loop runs again, its asyncio task ends
+        if loop.is_running():
+            return
+        with self._owner.lock:
+            if self._released:
+                return
+            self.drives = False
+            # Another thread may start the loop just now. Either it finds that the loop
+            # does not serve any more, or it may be serving. Then it ends by itself.
+            if loop.is_running():
+                return
+            self._released = True  # no call from here to the release
+            manager.waiting = False
+            manager.driving.release()
+        self._links.leave_all()
+        self._wake()  # if the loop runs again, its asyncio task ends
 
     # A plain call between two runs of the loop, in its thread.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from bus.aio.loop_thread import LoopThread, wait_until
-from bus.aio.waits import GuardedWait, in_thread, wait_for_outcome
+from bus.aio.loop_thread import LoopThread
+from bus.aio.waits import in_thread, send_when_room, wait_for_outcome, wait_until
 from bus.api import task as threads
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
 from bus.api.questions import Call, Questions
@@ -18,7 +19,7 @@ from bus.api.receiver import Responder
 from bus.api.reentry import guarded
 from bus.api.sender import Sender, explained, with_cause
 from bus.api.task import Where
-from bus.errors import BusError, BusFullError, CommandTimeoutError
+from bus.errors import BusError, CommandTimeoutError
 from bus.features.subscriptions.api import AwaitedSubscribers, Subscriber
 from bus.model.address import Address
 from bus.model.error_text import error_text_of
@@ -26,12 +27,9 @@ from bus.model.loan import Loan
 from bus.model.message import NOREPLY, Incoming
 from bus.model.payload import freeze_within
 from bus.process.router import Router
-from queuebroker import _sync
-from queuebroker.aio.waiting import wait_for
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
-from queuebroker.waiting.parking import PENDING, Pending
 
 __all__ = ["Handler", "Task", "check_handler"]
 
@@ -103,15 +101,18 @@ def _answer(
     thread.take_last_link()
 
 
-def check_handler(name: str, handler: object) -> None:
-    """Check the handler of a task: a coroutine function, or an object called as one."""
+def check_handler(name: str, handler: object, role: str = "handler") -> None:
+    """Check the handler of a task: a coroutine function, or an object called as one.
+
+    role: what it is, for the error.
+    """
     called = type(handler).__call__ if callable(handler) else None
     if not (
         inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
     ):
         what = getattr(handler, "__qualname__", None) or repr(handler)
         msg = (
-            f"cannot register {name!r}: its handler {what} is not a coroutine function;"
+            f"cannot register {name!r}: its {role} {what} is not a coroutine function;"
             " define it with `async def`"
         )
         raise TypeError(msg)
@@ -127,6 +128,7 @@ class Task(Uncopyable):
     __slots__ = (
         "_busy",
         "_concurrency",
+        "_context",
         "_handler",
         "_plain",
         "_takes",
@@ -144,20 +146,16 @@ class Task(Uncopyable):
         self._thread: Final = thread
         self._handler: Final = handler
         self._concurrency: Final = concurrency
+        # That of the registration: the handler runs in copies of it.
+        self._context: Final = None if handler is None else contextvars.copy_context()
         # True while the handler takes commands: not in a pause.
         self._takes: bool = False
         # The asyncio tasks that handle one command each.
         self._busy: Final[dict[asyncio.Task[Any], Incoming]] = {}
-        if handler is None:
-            plain._receiver.reads_by = (
-                "no coroutine receives its commands: await its receive(), or register"
-                " it with a handler"
-            )
-        else:
-            plain._receiver.reads_by = (
-                f"its handler handles {concurrency} of its commands, and has not"
-                " returned; raise concurrency=, or shorten it"
-            )
+        plain._receiver.reads_by = partial(
+            _why_unread, self._busy, None if handler is None else concurrency
+        )
+        if handler is not None:
             thread.handled.add(self)
             plain._receiver.waiters = [_Taker(self)]
             self._resume()
@@ -202,7 +200,10 @@ class Task(Uncopyable):
                 reason, failed = await self._ask(inspector, asked, bus, wait_s)
                 if failed is None and reason.outcome is not None:
                     error = with_cause(error, reason.outcome.payload)
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # it holds this frame, and so the descriptor of the loop
 
     async def _ask(
         self,
@@ -222,11 +223,14 @@ class Task(Uncopyable):
         message, questions = call.message, sender.asker.questions
         assert message is not None
         try:
-            await self._when_room(
+            await send_when_room(
                 partial(_send, self._thread, sender, call, encoded, router),
-                *(to, bus, lambda: message._size, call.deadline),
+                *(self._plain._bus, to, bus, lambda: message._size, call.deadline),
             )
             await wait_for_outcome(call, call.deadline)
+        except GeneratorExit:
+            self._plain._bus._orphans.append(partial(questions.cancel, call))
+            raise  # it is collected, perhaps within the lock of the questions
         except BaseException:
             _cancel(questions, call)
             raise
@@ -259,75 +263,10 @@ class Task(Uncopyable):
             return freeze_within(payload, config.message_bytes_max, config.encoders)[1]
 
         if isinstance(to, (str, Address)) and type(payload) is not Loan:
-            await self._when_room(command, to, bus, size)
+            await send_when_room(command, self._plain._bus, to, bus, size)
         else:
             # Other addressees have received it, or the loan is used up.
             command()
-
-    async def _when_room(
-        self,
-        send: Callable[[], object],
-        to: Where,
-        bus: str | None,
-        size: Callable[[], int],
-        until: float | None = None,
-    ) -> None:
-        """Send; wait for room and retry if the policy of a full addressee is ``block``.
-
-        size: returns the size of the message in bytes.
-        until: when the wait ends at the latest, on the monotonic clock in seconds.
-
-        Raises:
-            BusFullError: another policy, or there is no room in time (BUS-FLOW-6).
-        """
-        deadline = None
-        while True:
-            try:
-                send()
-            except BusFullError:
-                now = _sync.monotonic()
-                if deadline is None:
-                    deadline = now + self._plain._bus._config.send_timeout_s
-                    if until is not None:
-                        deadline = min(deadline, until)
-                if now >= deadline or not await self._wait_for_room(
-                    to, bus, size(), deadline
-                ):
-                    raise
-                await asyncio.sleep(0)  # other senders may take the room each time
-            else:
-                return
-
-    async def _wait_for_room(
-        self, to: Where, bus: str | None, size: int, deadline: float
-    ) -> bool:
-        """Wait until an addressee has room for a message, if its policy is ``block``.
-
-        size: the size of the message in bytes.
-        deadline: on the monotonic clock in seconds. Return False if it passes first, if
-          no task has the name, or the task has another policy.
-        """
-        name, there = self._plain._bus._route(to, bus)
-        entry = there._exchange.find(name)
-        if entry is None:
-            return False
-        host, account = entry.host, entry.mailbox.client.account
-        if host is None:
-            return True  # the next attempt finds the task elsewhere
-        if account.overflow != "block":
-            return False
-
-        def ready() -> bool:
-            return entry.host is not host or not account.full(size)
-
-        def attempt() -> Pending | None:
-            return None if ready() else PENDING
-
-        inbox = host.inbox
-        room = await wait_for(
-            *(inbox, inbox.room, attempt, ready, deadline), GuardedWait
-        )
-        return room is None
 
     def notify(self, payload: Any = None) -> None:
         """Send a notification to all subscribers; as `bus.Task.notify`.
@@ -367,8 +306,13 @@ class Task(Uncopyable):
         try:
             _start_wait(wait, count)
             await wait_for_outcome(wait, deadline)
-        finally:
+        except GeneratorExit:
+            plain._bus._orphans.append(wait.end)  # as in `_ask`
+            raise
+        except BaseException:
             _end_wait(wait)
+            raise
+        _end_wait(wait)
         return wait.check()
 
     # Receiving.
@@ -385,26 +329,20 @@ class Task(Uncopyable):
         """
         deadline = deadline_after(timeout)
         self._thread.check_running()
-        name = self._plain._entry.name
+        name, receiver = self._plain._entry.name, self._plain._receiver
         if self._handler is not None:
             msg = f"cannot receive for {name!r}: its commands go to a handler"
             raise RuntimeError(msg)
-        message = await self._receive(deadline)
-        if message is None:
-            assert timeout is not None
-            raise CommandTimeoutError(name, timeout, missing="command for")
-        return message
-
-    async def _receive(self, deadline: float | None) -> Incoming | None:
-        receiver, sender = self._plain._receiver, self._plain._sender
 
         def claimed() -> bool:
-            sender.require_host()
+            self._plain._sender.require_host()
             return receiver.claim()
 
         if not await wait_until(claimed, self._plain, deadline):
-            return None
+            assert timeout is not None
+            raise CommandTimeoutError(name, timeout, missing="command for")
         message, receiver.claimed = receiver.claimed, None
+        assert message is not None
         return message
 
     # Handling.
@@ -417,8 +355,7 @@ class Task(Uncopyable):
 
     def _answer_busy(self) -> None:
         for message in self._busy.values():
-            with suppress(BusError):  # this process may have left the caller's bus
-                self._respond_error(message, "the event loop of its handler has ended")
+            self._respond_error(message, "the event loop of its handler has ended")
 
     def _resume(self) -> None:
         """Let the handler take commands, if there is one."""
@@ -426,22 +363,19 @@ class Task(Uncopyable):
             self._takes = True
             self._thread.take_soon(self)
 
-    async def _pause(self) -> None:
-        """Let the handler take no more commands; wait for those that it handles.
+    def _pause(self) -> list[asyncio.Task[Any]]:
+        """Let the handler take no more commands; return those that it handles.
 
         Raises:
             RuntimeError: it takes none already.
         """
-        if self._handler is None:
-            return
-        if not self._takes:
+        if not self._takes and self._handler is not None:
             self._plain._sender.require_host()  # else it is deregistered
             name = self._plain._entry.name
             msg = f"cannot hand over {name!r}: an earlier hand-over has not ended"
             raise RuntimeError(f"{msg}; await that first")
         self._takes = False
-        if self._busy:
-            await asyncio.wait([*self._busy])
+        return [*self._busy]
 
     def _may_take(self) -> bool:
         return (
@@ -452,6 +386,7 @@ class Task(Uncopyable):
 
     def _take(self) -> None:
         assert self._handler is not None
+        assert self._context is not None
         message = None
         try:
             # Not `while self._may_take()`: see `_sync.Lock`.
@@ -461,6 +396,7 @@ class Task(Uncopyable):
                     return
                 handling = self._thread.start_job(
                     self._handle(self._handler, message),
+                    self._context,
                     partial(self._on_handled, message),
                 )
                 if handling.done():  # it was eager, and never suspended
@@ -508,7 +444,8 @@ class Task(Uncopyable):
             return  # in a forked child
         if message.wants_reply and not message._answered:
             responder = self._plain._receiver.responder
-            _answer(self._thread, responder, message, None, why)
+            with suppress(BusError):  # this process may have left the caller's bus
+                _answer(self._thread, responder, message, None, why)
 
     def deregister(self, *, final: bool = False) -> None:
         """Deregister from the bus; as `bus.Task.deregister`. Does not wait.
@@ -516,6 +453,21 @@ class Task(Uncopyable):
         The handler ends the commands that it handles.
         """
         self._plain.deregister(final=final)
+
+
+def _why_unread(busy: Sized, concurrency: int | None) -> str:
+    # No method: the receiver, which calls this, may outlive the event loop.
+    if concurrency is None:
+        return (
+            "no coroutine receives its commands: await its receive(), or register it"
+            " with a handler"
+        )
+    if len(busy) < concurrency:
+        return ""  # the handler is about to take one
+    return (
+        f"its handler handles {concurrency} of its commands, and has not returned;"
+        " raise concurrency=, or shorten it"
+    )
 
 
 def check_concurrency(concurrency: int, handler: Handler | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, cast
 
@@ -39,7 +40,12 @@ class TaskIterator(Uncopyable):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if exc_type is not GeneratorExit:
+            self.close()
+            return
+        # Perhaps its coroutine is collected, within a lock that `close` takes.
+        with suppress(RuntimeError):  # the loop is closed; `__del__` follows
+            self._thread.loop.call_soon_threadsafe(self.close)
 
     def __aiter__(self) -> Self:
         return self

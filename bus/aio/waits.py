@@ -1,21 +1,33 @@
-"""How coroutines wait: for a condition, for an outcome, and for a call that waits."""
+"""How coroutines wait: for a condition, an outcome, room, and a call that waits."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from bus.api.reentry import MAIN, guarded
+from bus.errors import BusFullError
 from queuebroker import _sync
+from queuebroker.aio.waiting import wait_for
 from queuebroker.aio.waker import Waiter, running_waker
-from queuebroker.waiting.parking import Pending, Wait
+from queuebroker.waiting.parking import PENDING, Pending, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from bus.api.outcome import Awaited
+    from bus.api.task import Task, Where
+    from bus.api.task_owner import TaskOwner
+    from bus.kernel.tasks.routing_table import Entry
 
-__all__ = ["GuardedWait", "in_thread", "wait_for_outcome"]
+__all__ = [
+    "GuardedWait",
+    "in_thread",
+    "send_when_room",
+    "wait_for_outcome",
+    "wait_until",
+]
 
 T = TypeVar("T")
 
@@ -45,6 +57,58 @@ class GuardedWait(Wait[T, Waiter]):
         super().withdraw()
 
 
+async def wait_until(
+    done: Callable[[], object], task: Task, deadline: float | None
+) -> bool:
+    """Wait until ``done()`` returns true; return False if the deadline passes first.
+
+    task: a task of the running loop. A thread that makes the condition true wakes the
+      waiters of its receiver afterwards (`Receiver.wake_waiters`).
+    deadline: on the monotonic clock in seconds; None for no limit.
+
+    Raises:
+        RuntimeError: another loop hosts the task.
+    """
+    receiver = task._receiver
+    if not isinstance(waiters := receiver.waiters, list):
+        receiver.waiters = waiters = []
+    try:
+        while True:  # not `while not _look(done)`: see `_sync.Lock`
+            if _look(done):
+                break
+            # Arrived messages come before the deadline. Of other tasks this serves only
+            # one round: they may cause further messages without end.
+            host = task._entry.host
+            if (
+                host is not None
+                and host.thread.serve()
+                and (task._entry.mailbox.items or _look(done))
+            ):
+                continue
+            waker = running_waker() if host is None else host.thread.waker()
+            waiter = waker.waiter()
+            try:
+                waiters.append(waiter)
+                # Checked after the parker is listed: an earlier thread could not see
+                # it.
+                if not _look(done) and not await waiter.slept(deadline):
+                    return _look(done)
+            finally:
+                if waiter in waiters:  # else an interrupt came first
+                    waiters.remove(waiter)  # the first call here: none comes before it
+    finally:
+        # It may have been woken for a message that it does not take, or for the first
+        # of several.
+        receiver.wake_next_waiter()
+    return True
+
+
+@guarded("receive")
+def _look(done: Callable[[], object]) -> bool:
+    """Return the truth of a condition whose evaluation may take locks."""
+    return bool(done())
+
+
 async def wait_for_outcome(awaited: Awaited[Any], deadline: float | None) -> bool:
     """Wait for an outcome whose parker is a waiter of the running loop.
 
@@ -60,6 +124,68 @@ async def wait_for_outcome(awaited: Awaited[Any], deadline: float | None) -> boo
         # Before the outcome is read again: a later wake-up must find it armed.
         waiter.arm()
     return True
+
+
+async def send_when_room(
+    send: Callable[[], object],
+    owner: TaskOwner,
+    to: Where,
+    bus: str | None,
+    size: Callable[[], int],
+    until: float | None = None,
+) -> None:
+    """Send; wait for room and retry if the policy of a full addressee is ``block``.
+
+    owner: the bus of the sender. to, bus: as in `Task.command`.
+    size: returns the size of the message in bytes.
+    until: when the wait ends at the latest, on the monotonic clock in seconds.
+
+    Raises:
+        BusFullError: another policy, or there is no room in time (BUS-FLOW-6).
+    """
+    deadline = None
+    while True:
+        try:
+            send()
+        except BusFullError:
+            now = _sync.monotonic()
+            if deadline is None:
+                deadline = now + owner._config.send_timeout_s
+                if until is not None:
+                    deadline = min(deadline, until)
+            name, there = owner._route(to, bus)
+            entry = there._exchange.find(name)
+            if now >= deadline or not await _wait_for_room(entry, size(), deadline):
+                raise
+            await asyncio.sleep(0)  # other senders may take the room each time
+        else:
+            return
+
+
+async def _wait_for_room(entry: Entry | None, size: int, deadline: float) -> bool:
+    """Wait until an addressee has room for a message, if its policy is ``block``.
+
+    size: the size of the message in bytes.
+    deadline: on the monotonic clock in seconds. Return False if it passes first, if no
+      task has the name, or the task has another policy.
+    """
+    if entry is None:
+        return False
+    host, account = entry.host, entry.mailbox.client.account
+    if host is None:
+        return True  # the next attempt finds the task elsewhere
+    if account.overflow != "block":
+        return False
+
+    def ready() -> bool:
+        return entry.host is not host or not account.full(size)
+
+    def attempt() -> Pending | None:
+        return None if ready() else PENDING
+
+    inbox = host.inbox
+    room = await wait_for(*(inbox, inbox.room, attempt, ready, deadline), GuardedWait)
+    return room is None
 
 
 async def in_thread(

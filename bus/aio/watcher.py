@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from bus.aio.loop_thread import wait_until
 from bus.aio.task_iterator import TaskIterator
+from bus.aio.waits import wait_until
 
 if TYPE_CHECKING:
     from bus.api.task import Task, Where

@@ -43,6 +43,7 @@ _log: Final = logging.getLogger("bus")
 
 # The modules that call callbacks.
 _CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name__)
+_COROUTINE: Final = 0x80  # `inspect.CO_COROUTINE`, without its import
 
 # The idents of the threads that serve a bus. Each thread adds and removes its own; that
 # needs no lock. A forked child serves none.
@@ -112,6 +113,20 @@ class StuckCallback:
                 " %.1f s%s",
                 *(self._bus, manager.name, callback, running.name, for_s, stands),
             )
+
+    def check_loop(self) -> None:
+        """Log which coroutine blocks the event loop of the thread, once."""
+        manager = self._manager
+        if manager.stop_at is not None or self._warned is not None:
+            return  # the loop has taken the request to stop
+        self._warned = _sync.monotonic()
+        frame: FrameType | None = sys._current_frames().get(manager.ident or 0)
+        while frame is not None and not frame.f_code.co_flags & _COROUTINE:
+            frame = frame.f_back
+        _log.warning(
+            "bus %r waits for thread %r to end: its event loop is blocked%s",
+            *(self._bus, manager.name, f"; it is at {_line(frame)}" if frame else ""),
+        )
 
 
 def _place(ident: int | None) -> tuple[str, str]:

@@ -64,7 +64,7 @@ class Lifetime:
 
 
 class Orphans:
-    """The tasks of dropped iterators and of ended threads (BUS-DEREG-9, BUS-DEREG-14).
+    """What dropped iterators, collected calls and ended threads leave (BUS-DEREG-14).
 
     A finalizer may run while its thread holds any lock. So it only appends a function
     here, and a later call of the bus calls that.

@@ -172,8 +172,8 @@ class Receiver:
         verdict: the master's decision on its name; None if none was requested.
         waiters: the parkers of the coroutines that wait for an unclaimed message.
         dropped: True if the iterator that reads its messages was collected.
-        reads_by: how a coroutine reads its commands, for `why_unread`; None if none
-          does.
+        reads_by: returns why a coroutine has not read its commands, for `why_unread`;
+          None if no coroutine reads them.
     """
 
     __slots__ = (
@@ -248,7 +248,7 @@ class Receiver:
         # A list from the first wait on: most tasks have none.
         self.waiters: Sequence[Parker] = ()
         self.dropped: bool = False
-        self.reads_by: str | None = None
+        self.reads_by: Callable[[], str] | None = None
 
     # Called in the thread that hosts the task.
 
@@ -413,7 +413,9 @@ class Receiver:
 
     def why_unread(self) -> str:
         """Return why the task does not answer, and the remedy; it has no callback."""
-        return self.reads_by or "it has no callback; register it with on_command="
+        if self.reads_by is not None:
+            return self.reads_by()
+        return "it has no callback; register it with on_command="
 
     def on_arrival(self, entry: Entry, host: Host) -> None:
         """Note the new host of the task, and arm the timer of its questions there."""

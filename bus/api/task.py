@@ -93,9 +93,13 @@ class Task(Uncopyable):
         returns `NOREPLY`.
 
         ref: passed to the callback as ``message.reference``.
+
+        Raises:
+            RuntimeError: it is the task of a `bus.aio.Task`, for coroutines.
         """
         check_callback("callback", callback)
         self._sender.require_host()
+        self._check_plain("set a callback of")
         receiver = self._receiver
         call_in_host_thread(self._entry, lambda: receiver.set_callback(callback, ref))
 
@@ -412,16 +416,18 @@ class Task(Uncopyable):
             RuntimeError: it is the task of a `bus.aio.Task`, for coroutines.
         """
         self._sender.require_host()
-        if self._receiver.reads_by is not None:
-            name = self._entry.name
-            msg = (
-                f"cannot move {name!r} to thread {thread.name!r}: coroutines of its"
-                " event loop receive its commands; deregister it, and register it there"
-            )
-            raise RuntimeError(msg)
+        self._check_plain("move")
         self._bus._threads.check_own(thread)
         thread._check_takes_tasks()
         move(self._entry, thread._manager, self._bus._exchange.trace_sink)
+
+    def _check_plain(self, act: str) -> None:
+        if self._receiver.reads_by is not None:
+            msg = (
+                f"cannot {act} {self._entry.name!r}: coroutines of its event loop"
+                " receive its commands; deregister it, and register it again"
+            )
+            raise RuntimeError(msg)
 
     @guarded("deregister a task")
     def deregister(

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bus.api.bus_threads import BusThreads
-    from bus.api.lifetime import Lifetime
+    from bus.api.lifetime import Lifetime, Orphans
     from bus.errors import BusError, MovedError
     from bus.model.address import Address
     from bus.model.config import BusConfig
@@ -55,6 +55,10 @@ class TaskOwner(Protocol):
     @property
     def _lifetime(self) -> Lifetime:
         """The time in which the bus may be used."""
+
+    @property
+    def _orphans(self) -> Orphans:
+        """The tasks that lost their owner, and the calls that did."""
 
     @property
     def _follow(self) -> Callable[[Incoming, MovedError], BusError | None] | None:

@@ -11,6 +11,7 @@ clears it and does the rest.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import operator
 import weakref
 from collections import deque
@@ -202,6 +203,7 @@ def running_waker() -> Waker:
     known = _wakers.get(loop)
     waker = None if known is None else known()
     if waker is None:
-        waker = Waker(loop)
+        # Not in the context of this caller, which the loop would keep.
+        waker = contextvars.Context().run(Waker, loop)
         _wakers[loop] = weakref.ref(waker)
     return waker

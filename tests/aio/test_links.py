@@ -98,18 +98,21 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return idents
 
 
+async def calls(bus: Bus, count: int, *to: str) -> None:
+    """Call tasks in turn, each that many times; ``echo`` by default."""
+    face = aio.wrap(bus)
+    for number in range(count):
+        for each in to or ("echo",):
+            assert await face.call(each, number) == number
+
+
 @needs_epoll
 @clause("BUS-CHAN-7")
-def test_both_loops_read_the_link_themselves(
+async def test_both_loops_read_the_link_themselves(
     near: Bus, far: Bus, readers: list[int]
 ) -> None:
-    async def main() -> None:
-        face = aio.wrap(near)
-        for number in range(200):
-            assert await face.call("echo", number) == number
-
     with loop_of(far):
-        run(main())
+        await calls(near, 200)
 
     # Occasionally a comm thread makes a round, or reads first.
     assert len(readers) > 200
@@ -122,33 +125,10 @@ def test_both_loops_read_the_link_themselves(
 def test_a_loop_of_uvloop_reads_its_link(
     uvloop: Any, near: Bus, far: Bus, readers: list[int]
 ) -> None:
-    async def main() -> None:
-        face = aio.wrap(near)
-        for number in range(100):
-            assert await face.call("echo", number) == number
-
     with loop_of(far), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+        runner.run(calls(near, 100))
 
     assert readers.count(_sync.get_ident()) > 50
-
-
-@clause("BUS-ENT-8")
-def test_the_link_of_a_loop_that_calls_stays_of_use_while_the_loop_is_blocked(
-    near: Bus, far: Bus
-) -> None:
-    far.register("plain", on_command=lambda message: message.payload)
-    caller = near.register("caller", thread=near.thread())
-
-    async def main() -> None:
-        face = aio.wrap(near)
-        for number in range(20):  # the loop reads the link by then
-            assert await face.call("echo", number) == number
-        calling = threads.start(lambda: caller.call("plain", 2, timeout=LIMIT_S))
-        assert calling.result(LIMIT_S) == 2  # blocks the loop
-
-    with loop_of(far), Threads() as threads:
-        run(main())
 
 
 @clause("BUS-ENT-8")
@@ -168,65 +148,44 @@ def test_the_link_of_a_loop_that_answers_stays_of_use_while_the_loop_is_blocked(
         assert near.call("echo", 3) == 3
 
 
-def test_a_loop_reads_again_after_it_was_blocked(near: Bus, far: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(near)
-        for number in range(60):
-            assert await face.call("echo", number) == number
-            if number % 20 < 19:
-                continue
-            # Blocks the loop until the comm thread reads the link.
-            asking = threads.start(lambda: asker.call("echo", -1, timeout=LIMIT_S))
-            assert asking.result(LIMIT_S) == -1
-
+@clause("BUS-ENT-8")
+async def test_the_link_of_a_loop_that_calls_stays_of_use_while_the_loop_is_blocked(
+    near: Bus, far: Bus
+) -> None:
+    """The comm thread takes it over, and the loop takes it again."""
     asker = near.register("asker", thread=near.thread())
     with loop_of(far), Threads() as threads:
-        run(main())
+        for _ in range(3):
+            await calls(near, 20)  # the loop reads the link by then
+            asking = threads.start(lambda: asker.call("echo", -1, timeout=LIMIT_S))
+            assert asking.result(LIMIT_S) == -1  # blocks the loop
 
 
 @clause("BUS-MSG-15")
-def test_coroutines_and_a_thread_call_over_one_link(near: Bus, far: Bus) -> None:
+async def test_coroutines_and_a_thread_call_over_one_link(near: Bus, far: Bus) -> None:
     asker = near.register("asker", thread=near.thread())
-
-    def ask() -> list[Any]:
-        return [asker.call("echo", number) for number in range(100)]
-
-    async def main() -> None:
-        face = aio.wrap(near)
-        asking = threads.start(ask)
-        for number in range(100):
-            assert await face.call("echo", number) == number
-        assert await asyncio.to_thread(asking.result, LIMIT_S) == [*range(100)]
-
     with loop_of(far), Threads() as threads:
-        run(main())
+        asking = threads.start(
+            lambda: [asker.call("echo", number) for number in range(100)]
+        )
+        await calls(near, 100)
+        assert await asyncio.to_thread(asking.result, LIMIT_S) == [*range(100)]
 
 
 def test_two_loops_call_over_one_link(near: Bus, far: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(near)
-        for number in range(100):
-            assert await face.call("echo", number) == number
-
     with loop_of(far), Threads() as threads:
-        other = threads.start(lambda: asyncio.run(main()))
-        run(main())
+        other = threads.start(run, calls(near, 100))
+        run(calls(near, 100))
         other.result(LIMIT_S)
 
 
-def test_one_loop_calls_over_two_links(near: Bus, far: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(near)
-        for number in range(50):
-            assert await face.call("echo", number) == number
-            assert await face.call("third", number) == number
-
+async def test_one_loop_calls_over_two_links(near: Bus, far: Bus) -> None:
     with (
         socket_bus("third", role=Role.SLAVE, config=PATIENT) as third,
         loop_of(far),
         loop_of(third, "third"),
     ):
-        run(main())
+        await calls(near, 50, "echo", "third")
 
 
 def test_a_closed_loop_leaves_its_link_to_the_comm_thread(near: Bus, far: Bus) -> None:
@@ -243,21 +202,19 @@ def test_a_closed_loop_leaves_its_link_to_the_comm_thread(near: Bus, far: Bus) -
 
 
 @clause("BUS-DEREG-12")
-def test_a_process_leaves_while_a_loop_reads_its_link(near: Bus, far: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(far)
-        with loop_of(near, "leaving"):
-            for number in range(20):
-                assert await face.call("leaving", number) == number
-        near.close()
+async def test_a_process_leaves_while_a_loop_reads_its_link(
+    near: Bus, far: Bus
+) -> None:
+    face = aio.wrap(far)
+    with loop_of(near, "leaving"):
+        await calls(far, 20, "leaving")
+    near.close()
 
-        with pytest.raises(BusError):
-            await face.call("leaving", 2, timeout=0.01)
-        with socket_bus("near", role=Role.SLAVE, config=PATIENT) as again:
-            again.register("again", on_command=lambda message: message.payload)
-            assert await face.call("again", 3) == 3
-
-    run(main())
+    with pytest.raises(BusError):
+        await face.call("leaving", 2, timeout=0.01)
+    with socket_bus("near", role=Role.SLAVE, config=PATIENT) as again:
+        again.register("again", on_command=lambda message: message.payload)
+        assert await face.call("again", 3) == 3
 
 
 @pytest.mark.deep

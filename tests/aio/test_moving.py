@@ -10,7 +10,7 @@ import pytest
 from bus import BusError, RemoteError, aio
 from bus.aio import waits
 from specs.clauses import clause
-from tests.aio.support import echo, run
+from tests.aio.support import echo
 from tests.kit.constants import set_constants
 from tests.support import LIMIT_S, Threads
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @clause("BUS-MOVE-10")
 @pytest.mark.parametrize("distance", ["other process"])
-def test_a_task_is_handed_over_with_its_state(
-    bus: Bus, there: There, monkeypatch: pytest.MonkeyPatch
+async def test_a_task_is_handed_over_with_its_state(
+    bus: Bus, face: aio.Bus, there: There, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command that its handler handles just now ends before."""
     handled = False
@@ -35,98 +35,104 @@ def test_a_task_is_handed_over_with_its_state(
 
     real = waits.in_thread
     monkeypatch.setattr("bus.aio.bus.in_thread", in_thread)
+    near, far = face, aio.wrap(there.bus)
+    begun, go = asyncio.Event(), asyncio.Event()
+    count = 0
 
-    async def main() -> None:
-        near, far = aio.wrap(bus), aio.wrap(there.bus)
-        begun, go = asyncio.Event(), asyncio.Event()
-        count = 0
+    async def counter(message: Incoming) -> Any:
+        nonlocal count, handled
+        begun.set()
+        await go.wait()
+        count += message.payload
+        handled = True
+        return count
 
+    async def continued(bus: aio.Bus, name: str, state: Any) -> aio.Task:
         async def counter(message: Incoming) -> Any:
-            nonlocal count, handled
-            begun.set()
-            await go.wait()
-            count += message.payload
-            handled = True
-            return count
+            return f"moved: {state + message.payload}"
 
-        async def continued(bus: aio.Bus, name: str, state: Any) -> aio.Task:
-            async def counter(message: Incoming) -> Any:
-                return f"moved: {state + message.payload}"
+        return await bus.register(name, counter)
 
-            return await bus.register(name, counter)
+    await far.accept_tasks("accepts", {"counter": continued})
+    task = await near.register("counter", counter)
+    task.task.on_leave(lambda: count)
+    first = asyncio.create_task(near.call("counter", 2))
+    await begun.wait()
+    second = asyncio.create_task(near.call("counter", 1))
+    moving = asyncio.create_task(near.hand_over(task, there.at("accepts")))
+    for _ in range(10):  # more turns of the loop than the pause takes
+        await asyncio.sleep(0)
+    go.set()
 
-        await far.accept_tasks("accepts", {"counter": continued})
-        task = await near.register("counter", counter)
-        task.task.on_leave(lambda: count)
-        first = asyncio.create_task(near.call("counter", 2))
-        await begun.wait()
-        second = asyncio.create_task(near.call("counter", 1))
-        moving = asyncio.create_task(near.hand_over(task, there.at("accepts")))
-        for _ in range(10):  # more turns of the loop than the pause takes
-            await asyncio.sleep(0)
-        go.set()
-
-        assert await first == 2
-        await moving
-        assert await second == "moved: 3"
-
-    run(main())
+    assert await first == 2
+    await moving
+    assert await second == "moved: 3"
 
 
 @clause("BUS-MOVE-10")
-def test_a_handler_cannot_hand_over_its_own_task(bus: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(bus)
+async def test_a_handler_cannot_hand_over_its_own_task(face: aio.Bus) -> None:
+    @face.task("moves")
+    async def move(_: Incoming) -> None:
+        await face.hand_over(move, "elsewhere")
 
-        @face.task("moves")
-        async def move(_: Incoming) -> None:
-            await face.hand_over(move, "elsewhere")
-
-        with pytest.raises(RemoteError, match="in its own handler"):
-            await face.call("moves")
-
-    run(main())
+    with pytest.raises(RemoteError, match="in its own handler"):
+        await face.call("moves")
 
 
 @clause("BUS-MOVE-10")
-def test_a_second_hand_over_at_once_is_refused(bus: Bus) -> None:
+async def test_a_second_hand_over_at_once_is_refused(face: aio.Bus) -> None:
     """Both used to fail and start the handler again, which then ran twice at once."""
+    busy = 0
 
-    async def main() -> None:
-        face, busy = aio.wrap(bus), 0
+    @face.task("moves")
+    async def alone(_: Incoming) -> int:
+        nonlocal busy
+        busy += 1
+        most = busy
+        await asyncio.sleep(0)
+        busy -= 1
+        return most
 
-        @face.task("moves")
-        async def alone(_: Incoming) -> int:
-            nonlocal busy
-            busy += 1
-            most = busy
-            await asyncio.sleep(0)
-            busy -= 1
-            return most
+    moves = [face.hand_over(alone, "nobody", timeout=0.01) for _ in range(2)]
+    first, second = await asyncio.gather(*moves, return_exceptions=True)
 
-        moves = [face.hand_over(alone, "nobody", timeout=0.01) for _ in range(2)]
-        first, second = await asyncio.gather(*moves, return_exceptions=True)
-
-        assert isinstance(first, BusError)
-        assert "an earlier hand-over has not ended" in str(second)
-        calls = [face.call("moves") for _ in range(5)]
-        assert await asyncio.gather(*calls) == [1] * 5
-
-    run(main())
+    assert isinstance(first, BusError)
+    assert "an earlier hand-over has not ended" in str(second)
+    calls = [face.call("moves") for _ in range(5)]
+    assert await asyncio.gather(*calls) == [1] * 5
 
 
 @clause("BUS-MOVE-2")
-def test_a_task_of_coroutines_moves_to_no_thread(bus: Bus) -> None:
-    async def main() -> None:
-        face = aio.wrap(bus)
-        task = await face.register("echo", echo)
+async def test_a_task_of_coroutines_moves_to_no_thread(bus: Bus, face: aio.Bus) -> None:
+    task = await face.register("echo", echo)
 
-        with pytest.raises(RuntimeError, match=r"cannot move 'echo' .*deregister it"):
-            task.task.move(bus.thread())
+    with pytest.raises(RuntimeError, match=r"cannot move 'echo'.*deregister it"):
+        task.task.move(bus.thread())
 
-        assert await face.call("echo", 1) == 1
+    assert await face.call("echo", 1) == 1
 
-    run(main())
+
+async def test_wrong_factories_are_refused(face: aio.Bus) -> None:
+    with pytest.raises(TypeError, match="factories must be a mapping"):
+        await face.accept_tasks("accepts", [])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"'moves': its factory .*print"):
+        await face.accept_tasks("accepts", {"moves": print})  # type: ignore[dict-item]
+
+
+@clause("BUS-MOVE-10")
+@pytest.mark.parametrize("distance", ["other process"])
+async def test_a_factory_that_returns_no_task_is_named(
+    bus: Bus, face: aio.Bus, there: There
+) -> None:
+    async def forgets(bus: aio.Bus, name: str, _: Any) -> None:
+        await bus.register(name, echo)
+
+    near, far = face, aio.wrap(there.bus)
+    await far.accept_tasks("accepts", {"moves": forgets})  # type: ignore[dict-item]
+    task = await near.register("moves", echo)
+
+    with pytest.raises(BusError, match="'moves' must return the task"):
+        await near.hand_over(task, there.at("accepts"))
 
 
 @clause("BUS-MOVE-10")

@@ -18,20 +18,16 @@ if TYPE_CHECKING:
     from bus import Bus, Incoming
 
 
-def test_rare_calls_need_no_thread_of_the_executor(bus: Bus) -> None:
+async def test_rare_calls_need_no_thread_of_the_executor(bus: Bus) -> None:
     """All of its threads may wait for a task of this loop."""
+    loop, face = asyncio.get_running_loop(), aio.wrap(bus)
+    loop.set_default_executor(ThreadPoolExecutor(1))
 
-    async def main() -> None:
-        loop, face = asyncio.get_running_loop(), aio.wrap(bus)
-        loop.set_default_executor(ThreadPoolExecutor(1))
+    @face.task("slow")
+    async def slow(_: Incoming) -> str:
+        return str((await face.register("late")).address.module)
 
-        @face.task("slow")
-        async def slow(_: Incoming) -> str:
-            return str((await face.register("late")).address.module)
-
-        assert await asyncio.to_thread(bus.call, "slow") == "late"
-
-    run(main())
+    assert await asyncio.to_thread(bus.call, "slow") == "late"
 
 
 def test_a_call_cancelled_in_its_thread_is_undone() -> None:
@@ -50,12 +46,9 @@ def test_a_call_cancelled_in_its_thread_is_undone() -> None:
     assert undone.wait(LIMIT_S)
 
 
-def test_an_exception_of_a_thread_comes_to_its_caller() -> None:
-    async def main() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await waits.in_thread(lambda: 1 // 0)
-
-    run(main())
+async def test_an_exception_of_a_thread_comes_to_its_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await waits.in_thread(lambda: 1 // 0)
 
 
 def test_open_bus_needs_an_await() -> None:
@@ -68,18 +61,15 @@ def test_a_bus_outside_of_a_loop_names_the_remedy(bus: Bus) -> None:
         aio.wrap(bus).listen("clock")
 
 
-def test_open_bus_opens_and_closes() -> None:
-    async def main() -> None:
-        async with aio.open_bus("house", config=BusConfig()) as face:
-            assert face.bus.name == "house"
-            await face.register("echo", echo)
-            assert await face.call("echo", 1) == 1
-        face = await aio.open_bus("house")
-        await face.close()
-        with open_bus("house"):
-            pass
-
-    run(main())
+async def test_open_bus_opens_and_closes() -> None:
+    async with aio.open_bus("house", config=BusConfig()) as face:
+        assert face.bus.name == "house"
+        await face.register("echo", echo)
+        assert await face.call("echo", 1) == 1
+    face = await aio.open_bus("house")
+    await face.close()
+    with open_bus("house"):
+        pass
 
 
 def test_wrap_takes_a_bus_and_nothing_else() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import bus as library
 import queuebroker
-from bus import aio, process
+from bus import aio, api, features, kernel, process
 from bus.testing import memory_bus
 from queuebroker import waiting
 from specs.clauses import clause
@@ -58,9 +58,11 @@ _STEPS: dict[str, Callable[[aio.Bus], Coroutine[Any, Any, None]]] = {
     ("step", "packages"),
     [
         ("call", (process, waiting)),
+        pytest.param("call", (library, queuebroker), marks=pytest.mark.deep),
+        # The messages go the same way as those of a call.
         *(
-            pytest.param(step, (library, queuebroker), marks=pytest.mark.deep)
-            for step in _STEPS
+            pytest.param(step, (aio, api, features, kernel), marks=pytest.mark.deep)
+            for step in ("listen", "wait for subscribers")
         ),
     ],
 )

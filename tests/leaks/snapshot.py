@@ -61,6 +61,9 @@ class Snapshot:
         pause = threading.Event()
         while (more := self._more()) and monotonic() < deadline:
             pause.wait(_LOOK_S)
+        if more:
+            gc.collect()  # a thread that has ended since may have held some of it
+            more = self._more()
         return more
 
     def _more(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import os
 import select
@@ -220,3 +221,22 @@ def test_a_cancelled_sleep_leaves_no_garbage() -> None:
         asyncio.run(check())
     finally:
         gc.enable()
+
+
+def test_a_loop_keeps_no_context_of_its_first_wait() -> None:
+    class Request:
+        pass
+
+    async def first() -> weakref.ref[Request]:
+        request = Request()
+        contextvars.ContextVar[Request]("request").set(request)
+        running_waker()
+        return weakref.ref(request)
+
+    async def main() -> None:
+        request = await asyncio.create_task(first())
+        await asyncio.sleep(0)  # the loop drops the task
+        gc.collect()
+        assert request() is None
+
+    asyncio.run(main())

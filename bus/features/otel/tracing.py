@@ -1,8 +1,9 @@
 """`instrument`: send trace contexts, and make spans of sends and callbacks.
 
-The slots are four functions of the API, which this module replaces for all buses of the
-process. So a process that does not call `instrument` pays nothing, not even a test for
-a slot. A context travels as a `Carried` in place of the payload; see there.
+The slots are functions of the API, which this module replaces for all buses of the
+process; `bus.aio.tracing` adds those of coroutines. So a process that does not call
+`instrument` pays nothing, not even a test for a slot. A context travels as a `Carried`
+in place of the payload; see there.
 
 The names of spans and attributes are those of the conventions for messaging, which are
 under development: they stand in this module alone.
@@ -11,6 +12,7 @@ under development: they stand in this module alone.
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import trace
@@ -24,13 +26,24 @@ from bus.api.task import Task
 from bus.model.carried import CONTEXTS, Carried, Context
 from bus.model.message import Incoming, Kind
 from bus.requirements import version_of_us
+from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["instrument", "uninstrument"]
+__all__ = [
+    "SLOTS",
+    "carried_payload",
+    "fail",
+    "instrument",
+    "is_traced",
+    "processing",
+    "received",
+    "sending",
+    "uninstrument",
+]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _PARENT_MAX: Final = 255  # characters; see `Context`
@@ -55,7 +68,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
     if _before:
         return
     tracer = trace.get_tracer("bus", version_of_us(), tracer_provider)
-    for (owner, name), wrap in _SLOTS.items():
+    for (owner, name), wrap in SLOTS.items():
         _before[owner, name] = function = getattr(owner, name)
         setattr(owner, name, functools.wraps(function)(wrap(tracer, function)))
     CONTEXTS.kept = True  # last: from now on only an instrumented receiver sees them
@@ -69,11 +82,12 @@ def uninstrument() -> None:
     _before.clear()
 
 
-def _is_traced() -> bool:
+def is_traced() -> bool:
+    """Return True if the caller runs in a span."""
     return trace.get_current_span().get_span_context().is_valid
 
 
-def _carried(payload: Any) -> Any:
+def carried_payload(payload: Any) -> Any:
     """Return a payload with the current context."""
     texts: dict[str, str] = {}
     _PROPAGATOR.inject(texts)
@@ -94,12 +108,44 @@ def _attributes(operation: str, kind: str, destination: str) -> dict[str, str]:
     }
 
 
-def _sending(tracer: Tracer, operation: str, destination: str) -> Any:
+def sending(tracer: Tracer, operation: str, to: Any) -> Any:
+    """Return a block in a span of kind PRODUCER; ``to``: one name, or several."""
+    destination = ",".join(map(str, to)) if isinstance(to, (list, tuple)) else str(to)
     return tracer.start_as_current_span(
         f"{operation} {destination}",
         kind=SpanKind.PRODUCER,
         attributes=_attributes(operation, "send", destination),
     )
+
+
+@contextmanager
+def processing(tracer: Tracer, item: Incoming) -> Iterator[Span]:
+    """Take the context off a message, and run a block in a span of kind CONSUMER."""
+    carried: Any = item.payload
+    item.payload = carried.payload
+    parent, state = carried.context
+    # The name to which it was sent: a notifier, or an addressee.
+    entry = item._source if item.kind is Kind.NOTIFICATION else item._to
+    with tracer.start_as_current_span(
+        f"process {entry.name}",
+        context=_PROPAGATOR.extract({"traceparent": parent, "tracestate": state}),
+        kind=SpanKind.CONSUMER,
+        attributes=_attributes("process", "process", str(entry.name)),
+    ) as span:
+        yield span
+
+
+def received(message: Incoming) -> Incoming:
+    """Return a message without its context, as `Task.receive` does."""
+    if type(message.payload) is Carried:
+        message.payload = message.payload.payload
+    return message
+
+
+def fail(span: Span) -> None:
+    """Note that the callback of a span has raised."""
+    span.set_attribute("error.type", "callback")
+    span.set_status(Status(StatusCode.ERROR, "the callback raised"))
 
 
 # The slots.
@@ -109,34 +155,38 @@ def _command(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]
     def command(
         self: Task, to: Any, payload: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        if not _is_traced():
+        # A coroutine passes a `Carried`. For an `Address`, the function calls the method
+        # again with its text.
+        if type(payload) is Carried or not is_traced():
             return function(self, to, payload, *args, **kwargs)
-        several = isinstance(to, (list, tuple))
-        names = ",".join(map(str, to)) if several else str(to)
-        with _sending(tracer, "command", names):
-            return function(self, to, _carried(payload), *args, **kwargs)
+        with sending(tracer, "command", to):
+            return function(self, to, carried_payload(payload), *args, **kwargs)
 
     return command
 
 
 def _call(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Sender, to: Any, payload: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _is_traced():
+        if not is_traced():
             return function(self, to, payload, *args, **kwargs)
-        with _sending(tracer, "call", str(to)):
-            return function(self, to, _carried(payload), *args, **kwargs)
+        with sending(tracer, "call", to):
+            return function(self, to, carried_payload(payload), *args, **kwargs)
 
     return call
 
 
 def _notify(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     def notify(self: Task, payload: Any = None, **kwargs: Any) -> Any:
-        if not _is_traced():
+        if not is_traced():
             return function(self, payload, **kwargs)
-        with _sending(tracer, "notify", self._entry.name):
-            return function(self, _carried(payload), **kwargs)
+        with sending(tracer, "notify", self._entry.name):
+            return function(self, carried_payload(payload), **kwargs)
 
     return notify
+
+
+def _has_expired(item: Incoming) -> bool:
+    return item._deadline is not None and item._deadline <= _sync.monotonic()
 
 
 def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,41 +195,31 @@ def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
         if type(item) is not Incoming or type(item.payload) is not Carried:
             function(self, item)
             return
-        carried = item.payload
-        item.payload = carried.payload
-        if not self.has_callback and item.kind is Kind.COMMAND:
-            function(self, item)  # `Task.receive` returns it later
+        is_kept = not self.has_callback and item.kind is Kind.COMMAND
+        if is_kept or item._dropped or _has_expired(item):
+            # No callback runs. A receive, or a handler of `bus.aio`, may take it later.
+            function(self, item)
             return
-        parent, state = carried.context
-        texts = {"traceparent": parent, "tracestate": state}
         failures = self.failures
-        with tracer.start_as_current_span(
-            f"process {_destination(item)}",
-            context=_PROPAGATOR.extract(texts),
-            kind=SpanKind.CONSUMER,
-            attributes=_attributes("process", "process", _destination(item)),
-        ) as span:
+        with processing(tracer, item) as span:
             function(self, item)
             if self.failures > failures:  # the receiver has contained the exception
-                _fail(span)
+                fail(span)
 
     return handle
 
 
-def _destination(item: Incoming) -> str:
-    """Return the name to which a message was sent: a notifier, or an addressee."""
-    entry = item._source if item.kind is Kind.NOTIFICATION else item._to
-    return str(entry.name)
+def _receive(_: Tracer, function: Callable[..., Incoming]) -> Callable[..., Incoming]:
+    def receive(*args: Any, **kwargs: Any) -> Incoming:
+        return received(function(*args, **kwargs))
+
+    return receive
 
 
-def _fail(span: Span) -> None:
-    span.set_attribute("error.type", "callback")
-    span.set_status(Status(StatusCode.ERROR, "the callback raised"))
-
-
-_SLOTS: Final[dict[tuple[type, str], Callable[[Tracer, Any], Any]]] = {
+SLOTS: Final[dict[tuple[type, str], Callable[[Tracer, Any], Any]]] = {
     (Task, "command"): _command,
     (Task, "notify"): _notify,
+    (Task, "receive"): _receive,
     (Sender, "call"): _call,
     (Receiver, "handle"): _handle,
 }
