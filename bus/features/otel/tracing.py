@@ -1,6 +1,6 @@
 """`instrument`: send trace contexts, and make spans of sends and callbacks.
 
-The slots are four functions of the API, which this module replaces for all buses of the
+The slots are functions of the API, which this module replaces for all buses of the
 process. So a process that does not call `instrument` pays nothing, not even a test for
 a slot. A context travels as a `Carried` in place of the payload; see there.
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["instrument", "uninstrument"]
+__all__ = ["SLOTS", "call_in_coroutine", "instrument", "uninstrument"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _PARENT_MAX: Final = 255  # characters; see `Context`
@@ -55,7 +55,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
     if _before:
         return
     tracer = trace.get_tracer("bus", version_of_us(), tracer_provider)
-    for (owner, name), wrap in _SLOTS.items():
+    for (owner, name), wrap in SLOTS.items():
         _before[owner, name] = function = getattr(owner, name)
         setattr(owner, name, functools.wraps(function)(wrap(tracer, function)))
     CONTEXTS.kept = True  # last: from now on only an instrumented receiver sees them
@@ -109,7 +109,8 @@ def _command(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]
     def command(
         self: Task, to: Any, payload: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        if not _is_traced():
+        # For an `Address`, the function calls the method again with its text.
+        if type(payload) is Carried or not _is_traced():
             return function(self, to, payload, *args, **kwargs)
         several = isinstance(to, (list, tuple))
         names = ",".join(map(str, to)) if several else str(to)
@@ -125,6 +126,22 @@ def _call(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(self, to, payload, *args, **kwargs)
         with _sending(tracer, "call", str(to)):
             return function(self, to, _carried(payload), *args, **kwargs)
+
+    return call
+
+
+def call_in_coroutine(
+    tracer: Tracer, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the wrapper of a method that calls, and whose answer is awaited."""
+
+    async def traced(self: Any, to: Any, payload: Any, **kwargs: Any) -> Any:
+        with _sending(tracer, "call", str(to)):
+            return await function(self, to, _carried(payload), **kwargs)
+
+    def call(self: Any, to: Any, payload: Any = None, **kwargs: Any) -> Any:
+        # Without a span, no coroutine around another one.
+        return (traced if _is_traced() else function)(self, to, payload, **kwargs)
 
     return call
 
@@ -177,7 +194,8 @@ def _fail(span: Span) -> None:
     span.set_status(Status(StatusCode.ERROR, "the callback raised"))
 
 
-_SLOTS: Final[dict[tuple[type, str], Callable[[Tracer, Any], Any]]] = {
+# The owner and the name of each slot, and the function that wraps it.
+SLOTS: Final[dict[tuple[type, str], Callable[[Tracer, Any], Any]]] = {
     (Task, "command"): _command,
     (Task, "notify"): _notify,
     (Sender, "call"): _call,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -11,8 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
+from bus import aio
 from bus.api.receiver import Receiver
 from bus.api.task import Task
+from bus.model.address import Address
 from bus.otel import instrument, uninstrument
 from bus.testing import memory_bus
 from specs.clauses import clause
@@ -137,6 +140,54 @@ def test_a_notification_takes_its_context_to_every_subscriber(
     assert sent.context is not None
     assert {parent_of(each) for each in consumers} == {sent.context.span_id}
     assert {each.name for each in consumers} == {"process clock"}
+
+
+@clause("BUS-MSG-21")
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
+@pytest.mark.parametrize(
+    "to", [Address("reader"), ["reader"], [Address("reader")]], ids=repr
+)
+def test_a_command_has_one_span_however_its_addressee_is_given(
+    pair: tuple[Bus, Bus], traced: Traced, to: Any, far: bool
+) -> None:
+    one, two = pair
+    there = two if far else one
+    reader = Reader(there, "reader", thread=there.thread())
+    task = one.register("task", thread=one.here())
+    one.wait_for("reader")
+
+    with traced.tracer.start_as_current_span("root"):
+        task.command(to, {"x": 1})
+    reader.has(1)
+
+    [sent] = traced.spans(SpanKind.PRODUCER)
+    [got] = traced.consumers(1)
+    assert reader.got == [{"x": 1}]
+    assert sent.name == "command reader"
+    assert sent.context is not None
+    assert parent_of(got) == sent.context.span_id
+
+
+@clause("BUS-MSG-21")
+def test_the_call_of_a_coroutine_takes_its_context_along(
+    pair: tuple[Bus, Bus], traced: Traced
+) -> None:
+    one, two = pair
+    two.register("echo", on_command=lambda m: m.payload, thread=two.thread())
+    bus = aio.wrap(one)
+
+    async def ask() -> Any:
+        assert await bus.call("echo", {"x": 0}) == {"x": 0}
+        with traced.tracer.start_as_current_span("root"):
+            return await bus.call("echo", {"x": 1})
+
+    assert asyncio.run(ask()) == {"x": 1}
+    [got] = traced.consumers(1)
+
+    [sent] = traced.spans(SpanKind.PRODUCER)
+    assert sent.name == "call echo"
+    assert sent.context is not None
+    assert parent_of(got) == sent.context.span_id
 
 
 @clause("BUS-MSG-21")
