@@ -259,13 +259,15 @@ def _take_inventory(
         )
     with Progress() as progress:
 
-        def begun(journal: Path) -> None:
+        def begun(journal: Path, network: Path | None) -> None:
             nonlocal own
             own = journal
             clear(folder, own)
             if machines > 1:
                 assert processes is not None
                 progress.print_line(_two_machines(processes))
+                where = f"--bus {BUS} --network {network}"
+                progress.print_line(f"watch both in a browser: bus web {where} --open")
             elif processes is not None:
                 progress.print_line(_processes(processes))
             elif not _net.HAS_UNIX:
