@@ -95,6 +95,7 @@ const compare = collator.compare;
 // --- State of the page -----------------------------------------------------------------
 
 let first = null; // the first line of the stream
+let connected = false;
 let picture = null; // as the stream has it
 let shown = null; // the picture that is shown: that one, or one of the past
 let totals = []; // [number, at_ns, totals] of each round
@@ -142,6 +143,7 @@ async function follow() {
     } catch (error) {
       if (!(error instanceof TypeError)) console.warn(String(error));
     }
+    connected = false;
     setStatus("gone", "bus web has ended; this page tries again");
     await new Promise((done) => setTimeout(done, 1000));
   }
@@ -155,6 +157,7 @@ function complain(text) {
 
 function begin(line) {
   first = line;
+  connected = true;
   $("problem").hidden = true;
   $("title").textContent = line.title;
   document.title = `${line.title} - bus web`;
@@ -165,7 +168,10 @@ function begin(line) {
   $("command").hidden = !line.commands;
   shown = picture;
   past = null;
-  if (!line.live) $("live").textContent = "To the end";
+  if (!line.live) {
+    $("live").textContent = "To the end";
+    $("no-losses").textContent = "No message was lost.";
+  }
   for (const kind of new Set(losses.map((each) => each.kind))) addKind(kind);
   showLosses();
   refresh();
@@ -173,7 +179,8 @@ function begin(line) {
 
 function take(round) {
   const now = performance.now();
-  picture.apply(round.changes, (key, name) => light(key, name, now));
+  // A report has many messages; their dots light up one after another.
+  picture.apply(round.changes, (key, name) => light(key, name, now + 1000 * Math.random()));
   for (const [from, sender, to, , count, ago] of round.sends) {
     const at = now + 1000 - ago;
     light(from, sender, at);
@@ -181,6 +188,10 @@ function take(round) {
   }
   totals.push([round.number, round.at_ns, round.totals]);
   if (totals.length > ROUNDS_MAX) totals.shift();
+  if (past !== null && past < totals[0][0]) {
+    past = totals[0][0]; // the server has no older round either
+    goTo(past);
+  }
   for (const loss of round.losses) {
     if (loss.number <= (losses.at(-1)?.number ?? 0)) continue; // the first line had it
     losses.push(loss);
@@ -219,11 +230,16 @@ function setStatus(state, text) {
   $("status").textContent = text;
 }
 
+// The processes that have not left, and were not lost.
+function present() {
+  return [...shown.views.values()].filter((view) => view.facts.state !== "left" && view.facts.state !== "lost");
+}
+
 function showStatus() {
-  const processes = shown.views.size;
+  if (!connected) return;
   if (past !== null) setStatus("past", "as it was");
   else if (!first.live) setStatus("past", "a recording");
-  else if (!processes) setStatus("gone", "no process answers");
+  else if (!present().length) setStatus("gone", "no process answers");
   else setStatus("live", "live");
 }
 
@@ -234,16 +250,16 @@ function showSums() {
   const round = roundShown();
   const sums = round ? round[2] : {};
   const lostNow = totals.filter((each) => !round || each[0] <= round[0]).reduce((sum, each) => sum + each[2].lost, 0);
-  const stopped = [...shown.views.values()].filter((view) => view.facts.state).length;
+  const gone = [...shown.views.values()].filter((view) => view.facts.state === "stopped" || view.facts.state === "lost").length;
   const lines = [
-    ["processes", shown.views.size, ""],
+    ["processes", present().length, ""],
+    ["stopped or lost", gone, "bad"],
     ["tasks", sums.tasks ?? 0, ""],
     ["callbacks per s", sums.handled_per_s ?? 0, ""],
     ["unread", sums.unread ?? 0, ""],
     ["queued", sums.queued ?? 0, ""],
     ["blocked senders", sums.blocked ?? 0, "warn"],
-    [first.live ? "lost, 10 min" : "lost", lostNow, "bad"],
-    ["stopped, lost or gone", stopped, "bad"],
+    [first.live ? "messages lost, 10 min" : "messages lost", lostNow, "bad"],
   ];
   const list = $("sums");
   if (list.children.length !== lines.length) {
@@ -295,11 +311,11 @@ function showHistory() {
   const sums = round[2];
   const delay = delayAt(totals.indexOf(round));
   $("rate-now").textContent = count(sums.handled_per_s);
-  $("delay-now").textContent = delay ? `median ${milliseconds(delay[0])}, 99 %: ${milliseconds(delay[1])}` : "no message seen";
+  $("delay-now").textContent = delay ? `median ${milliseconds(delay[0])}, p99 ${milliseconds(delay[1])}` : "no message seen";
   $("depth-now").textContent = count(sums.unread + sums.queued);
   const place = past === null ? null : totals.indexOf(round);
   chart($("rate"), "Callbacks per second", [["--accent", (each) => each.handled_per_s]], place, count);
-  chart($("delay"), "Delay between processes", [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
+  chart($("delay"), "Delay on links", [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
   chart($("depth"), "Unread and queued", [["--accent", (each) => each.unread + each.queued]], place, count);
 }
 
@@ -492,6 +508,7 @@ function paintTree() {
   const tree = $("tree");
   const height = rowHeight();
   $("space").style.height = `${rows.length * height}px`;
+  tree.style.height = `clamp(8rem, ${rows.length * height + 2}px, 32rem)`;
   const from = Math.max(0, Math.floor(tree.scrollTop / height) - 5);
   const to = Math.min(rows.length, Math.ceil((tree.scrollTop + tree.clientHeight) / height) + 5);
   for (const [place, made] of pool) {
