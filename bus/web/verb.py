@@ -17,7 +17,7 @@ import uvicorn
 from bus.cli.exits import USAGE, fail, interruptible
 from bus.cli.live import joined, live_options, unserved
 from bus.cli.queries import pause
-from bus.cli.text import to_json
+from bus.cli.text import Progress, to_json
 from bus.errors import BusError
 from bus.features.machines.machine_keys import MACHINE, MachineKeys
 from bus.journal.wording import printable
@@ -96,7 +96,9 @@ def web(
         if directory is not None:
             from bus.web.recorded import Recording  # noqa: PLC0415 - a bus needs no journal
 
-            recording = Recording.read(directory)
+            with Progress(stderr=True) as progress:
+                progress.show(f"reading {printable(directory)}")
+                recording = Recording.read(directory)
             subject = Subject(directory, False, recording.history, recording.way)
             _serve(subject, address, target, opens=opens)
             return

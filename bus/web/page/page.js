@@ -171,7 +171,11 @@ function begin(line) {
   if (!line.live) {
     $("live").textContent = "To the end";
     $("no-losses").textContent = "No message was lost.";
+    // At the end all processes have left; before it there is something to see.
+    const last = totals.findLastIndex((each) => each[2].handled_per_s > 0 || each[2].lost > 0);
+    if (last >= 0 && last < totals.length - 1) goTo((past = totals[last][0]));
   }
+  $("delay-name").textContent = delayName();
   for (const kind of new Set(losses.map((each) => each.kind))) addKind(kind);
   showLosses();
   refresh();
@@ -237,14 +241,15 @@ function present() {
 
 function showStatus() {
   if (!connected) return;
-  if (past !== null) setStatus("past", "as it was");
-  else if (!first.live) setStatus("past", "a recording");
+  if (!first.live) setStatus("past", "a recording");
+  else if (past !== null) setStatus("past", "as it was");
   else if (!present().length) setStatus("gone", "no process answers");
   else setStatus("live", "live");
 }
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const count = (value) => number.format(value);
+const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
 function showSums() {
   const round = roundShown();
@@ -259,7 +264,7 @@ function showSums() {
     ["unread", sums.unread ?? 0, ""],
     ["queued", sums.queued ?? 0, ""],
     ["blocked senders", sums.blocked ?? 0, "warn"],
-    [first.live ? "messages lost, 10 min" : "messages lost", lostNow, "bad"],
+    ["messages lost", lostNow, "bad"],
   ];
   const list = $("sums");
   if (list.children.length !== lines.length) {
@@ -297,6 +302,10 @@ function delayAt(place) {
   return null;
 }
 
+function delayName() {
+  return first.live ? "Delay on links" : "Delay until the callback";
+}
+
 function showHistory() {
   const bar = $("bar");
   bar.max = Math.max(0, totals.length - 1);
@@ -315,7 +324,7 @@ function showHistory() {
   $("depth-now").textContent = count(sums.unread + sums.queued);
   const place = past === null ? null : totals.indexOf(round);
   chart($("rate"), "Callbacks per second", [["--accent", (each) => each.handled_per_s]], place, count);
-  chart($("delay"), "Delay on links", [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
+  chart($("delay"), delayName(), [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
   chart($("depth"), "Unread and queued", [["--accent", (each) => each.unread + each.queued]], place, count);
 }
 
@@ -586,7 +595,7 @@ function cellsOf(row) {
     const { facts } = view;
     const sums = facts.totals;
     cells = {
-      label: `${row.name}${facts.role ? `, ${facts.role}` : ""}, ${count(sums.tasks)} tasks`,
+      label: `${row.name}${facts.role ? `, ${facts.role}` : ""}, ${counted(sums.tasks, "task")}`,
       state: facts.state,
       rate: some(sums.per_s),
       unread: some(sums.unread),
@@ -597,7 +606,7 @@ function cellsOf(row) {
   } else if (row.kind === "thread") {
     const facts = view.facts.threads[row.name] ?? { state: "", busy_s: null };
     const busy = facts.busy_s === null || facts.busy_s < 1 ? "" : `, in a callback for ${count(facts.busy_s)} s`;
-    cells.label = `thread ${row.name}, ${count(row.size)} tasks${busy}`;
+    cells.label = `thread ${row.name}, ${counted(row.size, "task")}${busy}`;
     cells.rate = some(facts.per_s);
     cells.state = facts.state;
   } else if (row.kind === "link") {
@@ -843,7 +852,7 @@ function showLosses() {
   const kind = $("kind").value;
   const found = grouped(losses.filter((each) => each.at_ns <= until && (kind === "" || each.kind === kind)));
   const last = found.slice(-ROW_MAX).reverse();
-  $("losses-count").textContent = found.length > ROW_MAX ? `the last ${ROW_MAX} of ${count(found.length)} rows` : found.length ? `${count(found.length)} rows` : "";
+  $("losses-count").textContent = found.length > ROW_MAX ? `the last ${ROW_MAX} of ${count(found.length)} rows` : found.length ? counted(found.length, "row") : "";
   $("no-losses").hidden = found.length > 0;
   const known = new Map([...$("losses").children].map((each) => [each.dataset.mark, each]));
   const made = last.map((group) => known.get(markOf(group)) ?? lossRow(group));
@@ -1004,7 +1013,7 @@ function drawMap() {
   }
   for (const { ends, per_s, state } of lines.values()) {
     const [from, bend, to] = curve(...ends);
-    paper.strokeStyle = colour(state ? "--bad" : per_s ? "--accent" : "--line");
+    paper.strokeStyle = colour(state && state !== "left" ? "--bad" : per_s ? "--accent" : "--line");
     paper.globalAlpha = per_s ? 0.55 : 0.8;
     paper.lineWidth = per_s ? 1 + Math.log10(1 + per_s) : 1;
     paper.beginPath();
@@ -1023,8 +1032,9 @@ function drawMap() {
     const threads = Object.values(facts.threads).map((each) => each.state);
     const state = facts.state || threads.find((each) => each) || "";
     paper.fillStyle = colour("--back");
-    paper.strokeStyle = colour(state ? (state === "blocked" ? "--warn" : state === "left" ? "--soft" : "--bad") : "--line");
-    paper.lineWidth = state ? 2 : 1;
+    const trouble = state && state !== "left";
+    paper.strokeStyle = colour(trouble ? (state === "blocked" ? "--warn" : "--bad") : "--line");
+    paper.lineWidth = trouble ? 2 : 1;
     paper.beginPath();
     paper.roundRect(box.x + 0.5, box.y + 0.5, box.w, box.h, 5);
     paper.fill();
