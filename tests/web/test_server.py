@@ -247,6 +247,20 @@ def test_a_process_that_leaves_in_order_is_not_lost(
     )
 
 
+def test_it_goes_on_when_the_bus_ends_and_another_one_begins(serve: Serve) -> None:
+    with Far("one", role="master") as one:
+        one.started()
+        served = serve()
+        until(lambda: facts_of(served, "machine/one") != {}, "it is shown")
+    with Far("two", role="master") as two:
+        two.started()
+        two("counter('echo')")
+        until(lambda: facts_of(served, "machine/two") != {}, "the next one is shown")
+
+        assert facts_of(served, "machine/two")["role"] == "master"
+        assert facts_of(served, "machine/one")["state"] == "lost"
+
+
 def test_an_error_while_it_asks_ends_the_command(alpha: Far) -> None:
     fault = f"from bus.web.live import LiveSource\nLiveSource.run = None\n{CODE}"
 

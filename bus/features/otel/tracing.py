@@ -24,6 +24,7 @@ from bus.api.task import Task
 from bus.model.carried import CONTEXTS, Carried, Context
 from bus.model.message import Incoming, Kind
 from bus.requirements import version_of_us
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,8 +165,9 @@ def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
             return
         carried = item.payload
         item.payload = carried.payload
-        if not self.has_callback and item.kind is Kind.COMMAND:
-            function(self, item)  # `Task.receive` returns it later
+        is_kept = not self.has_callback and item.kind is Kind.COMMAND
+        if is_kept or item._dropped or _has_expired(item):
+            function(self, item)  # no callback runs; `Task.receive` may return it later
             return
         parent, state = carried.context
         texts = {"traceparent": parent, "tracestate": state}
@@ -181,6 +183,10 @@ def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
                 _fail(span)
 
     return handle
+
+
+def _has_expired(item: Incoming) -> bool:
+    return item._deadline is not None and item._deadline <= _sync.monotonic()
 
 
 def _destination(item: Incoming) -> str:

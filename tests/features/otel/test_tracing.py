@@ -300,6 +300,24 @@ def test_a_command_that_waits_for_its_name_keeps_its_context(
     assert len(traced.consumers(1)) == 1
 
 
+def test_a_command_that_expires_before_its_turn_has_no_span_of_a_callback(
+    pair: tuple[Bus, Bus], traced: Traced
+) -> None:
+    one, _ = pair
+    got: list[Any] = []
+    one.register("late", on_command=lambda m: got.append(m.payload), thread=one.here())
+    task = one.register("task", thread=one.here())
+
+    with traced.tracer.start_as_current_span("root"):
+        task.command("late", {"x": 1}, on_response=got.append, timeout=0.0)
+        task.command("late", {"x": 2})
+    settle(one)
+
+    assert {"x": 2} in got
+    assert {"x": 1} not in got
+    assert len(traced.spans(SpanKind.CONSUMER)) == 1
+
+
 def test_a_command_that_a_task_receives_by_itself_has_no_span(
     pair: tuple[Bus, Bus], traced: Traced
 ) -> None:
