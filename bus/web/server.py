@@ -27,7 +27,7 @@ import attrs
 from msgspec import DecodeError, Meta, Struct, json
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -201,13 +201,13 @@ class _Data:
             text = "commands are not allowed; start bus web with --allow-commands"
             return _json({"error": text}, 403)
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _BODY_MAX:
-                return _json({"error": f"longer than {_BODY_MAX} bytes"}, 413)
         try:
+            async for part in request.stream():
+                body += part
+                if len(body) > _BODY_MAX:
+                    return _json({"error": f"longer than {_BODY_MAX} bytes"}, 413)
             asked = _COMMANDS.decode(body)
-        except (DecodeError, RecursionError) as error:
+        except (DecodeError, RecursionError, ClientDisconnect) as error:
             return _json({"error": f"not a command: {error}"}, 400)
         return _json(
             await run_in_threadpool(send, asked.to, asked.payload, asked.timeout_s)

@@ -129,6 +129,11 @@ def test_a_malformed_request_is_refused_and_the_next_one_answered(
         deep = [deep]
     bodies: list[object] = [[], {"to": "echo"}, huge, {"to": "echo", "payload": deep}]
     refused = [served.ask("/data/command", body=body) for body in bodies]
+    host, _, port = served.host.partition(":")
+    with socket.create_connection((host, int(port))) as leaves:
+        head = f"Host: {served.host}\r\nAuthorization: Bearer {served.token}\r\n"
+        head = f"POST /data/command HTTP/1.1\r\n{head}Content-Length: 9\r\n\r\n"
+        leaves.sendall(head.encode())
     far_off = served.ask(f"/data/at?round={'9' * 5000}")
 
     assert [status for status, _ in refused[:3]] == [400] * 3
