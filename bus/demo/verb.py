@@ -294,7 +294,8 @@ def _take_inventory(
     shown = result.violations[:SHOWN]
     show_result(result.summary, shown, " in violations.jsonl", journals)
     if result.verdict is Verdict.UNKNOWN:
-        click.echo("a process that does not record took part, such as bus web")
+        why = "a process without a journal took part, such as bus web"
+        click.echo(f"{why}: its messages cannot be judged")
     if plant is not None:
         click.echo(f"planted fault: {plant}, {_finders(result)}")
         found = result.verdict is Verdict.FAIL
