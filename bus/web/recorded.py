@@ -95,7 +95,10 @@ class _Names:
 
 @attrs.define(eq=False)
 class _Task:
-    """A task, and the counts of its messages so far; as `COLUMNS` names them."""
+    """A task, and the counts of its messages so far; as `COLUMNS` names them.
+
+    changed: True if its row may be another one than the last.
+    """
 
     name: str
     thread: str
@@ -109,9 +112,13 @@ class _Task:
     subscriptions: dict[int, str] = attrs.field(factory=dict)
     handled_before: int = 0
     lost_before: int = 0
+    changed: bool = True
+    last: Row = ()
 
     def row(self, step_s: float) -> Row:
         """Return its row at the end of a step, from which the next one begins."""
+        if not self.changed:
+            return self.last
         handled, lost = self.commands + self.notifications, self.dropped + self.refused
         rate = round((handled - self.handled_before) / step_s, 1)
         state = "full" if lost > self.lost_before else ""
@@ -125,9 +132,11 @@ class _Task:
             "per_s": rate,
             "state": state,
         }
-        return tuple(
+        self.last = tuple(
             known[each] if each in known else getattr(self, each, 0) for each in COLUMNS
         )
+        self.changed = bool(rate or state)  # both fall in the next step
+        return self.last
 
 
 @attrs.define(eq=False)
@@ -427,8 +436,15 @@ class _Fold:
         }
         return View(facts, tasks)
 
+    def _changing(self, flow: int) -> _Task | None:
+        """Return a task whose row may change now; None if there is none."""
+        task = self._tasks.get(flow)
+        if task is not None:
+            task.changed = True
+        return task
+
     def _take(self, record: Record, wall_ns: int) -> None:
-        kind, task = record.kind, self._tasks.get(record.flow)
+        kind, task = record.kind, self._changing(record.flow)
         name = self._journal.name(record.task)
         if kind == RecordKind.REGISTER:
             if name and not is_system(name):
