@@ -145,7 +145,9 @@ def test_a_notification_takes_its_context_to_every_subscriber(
 @clause("BUS-MSG-21")
 @pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 @pytest.mark.parametrize(
-    "to", [Address("reader"), ["reader"], [Address("reader")]], ids=repr
+    "to",
+    [Address("reader"), ["reader"], [Address("reader")]],
+    ids=["address", "names", "addresses"],
 )
 def test_a_command_has_one_span_however_its_addressee_is_given(
     pair: tuple[Bus, Bus], traced: Traced, to: Any, far: bool
