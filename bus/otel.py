@@ -7,14 +7,6 @@
     instrument()  # once, at the start of each process
 """
 
-from bus.aio.task import Task
-from bus.features.otel.tracing import (
-    SLOTS,
-    call_in_coroutine,
-    instrument,
-    uninstrument,
-)
+from bus.features.otel.tracing import instrument, uninstrument
 
 __all__ = ["instrument", "uninstrument"]
-
-SLOTS[Task, "call"] = call_in_coroutine

@@ -1,6 +1,6 @@
 """`instrument`: send trace contexts, and make spans of sends and callbacks.
 
-The slots are functions of the API, which this module replaces for all buses of the
+The slots are four functions of the API, which this module replaces for all buses of the
 process. So a process that does not call `instrument` pays nothing, not even a test for
 a slot. A context travels as a `Carried` in place of the payload; see there.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["SLOTS", "call_in_coroutine", "instrument", "uninstrument"]
+__all__ = ["instrument", "uninstrument"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _PARENT_MAX: Final = 255  # characters; see `Context`
@@ -56,7 +56,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
     if _before:
         return
     tracer = trace.get_tracer("bus", version_of_us(), tracer_provider)
-    for (owner, name), wrap in SLOTS.items():
+    for (owner, name), wrap in _SLOTS.items():
         _before[owner, name] = function = getattr(owner, name)
         setattr(owner, name, functools.wraps(function)(wrap(tracer, function)))
     CONTEXTS.kept = True  # last: from now on only an instrumented receiver sees them
@@ -131,22 +131,6 @@ def _call(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def call_in_coroutine(
-    tracer: Tracer, function: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Return the wrapper of a method that calls, and whose answer is awaited."""
-
-    async def traced(self: Any, to: Any, payload: Any, **kwargs: Any) -> Any:
-        with _sending(tracer, "call", str(to)):
-            return await function(self, to, _carried(payload), **kwargs)
-
-    def call(self: Any, to: Any, payload: Any = None, **kwargs: Any) -> Any:
-        # Without a span, no coroutine around another one.
-        return (traced if _is_traced() else function)(self, to, payload, **kwargs)
-
-    return call
-
-
 def _notify(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     def notify(self: Task, payload: Any = None, **kwargs: Any) -> Any:
         if not _is_traced():
@@ -155,6 +139,10 @@ def _notify(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(self, _carried(payload), **kwargs)
 
     return notify
+
+
+def _has_expired(item: Incoming) -> bool:
+    return item._deadline is not None and item._deadline <= _sync.monotonic()
 
 
 def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,10 +173,6 @@ def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
     return handle
 
 
-def _has_expired(item: Incoming) -> bool:
-    return item._deadline is not None and item._deadline <= _sync.monotonic()
-
-
 def _destination(item: Incoming) -> str:
     """Return the name to which a message was sent: a notifier, or an addressee."""
     entry = item._source if item.kind is Kind.NOTIFICATION else item._to
@@ -200,8 +184,7 @@ def _fail(span: Span) -> None:
     span.set_status(Status(StatusCode.ERROR, "the callback raised"))
 
 
-# The owner and the name of each slot, and the function that wraps it.
-SLOTS: Final[dict[tuple[type, str], Callable[[Tracer, Any], Any]]] = {
+_SLOTS: Final[dict[tuple[type, str], Callable[[Tracer, Any], Any]]] = {
     (Task, "command"): _command,
     (Task, "notify"): _notify,
     (Sender, "call"): _call,

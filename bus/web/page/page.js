@@ -173,7 +173,10 @@ function begin(line) {
     $("no-losses").textContent = "No message was lost.";
     // At the end all processes have left; before it there is something to see.
     const last = totals.findLastIndex((each) => each[2].handled_per_s > 0 || each[2].lost > 0);
-    if (last >= 0 && last < totals.length - 1) goTo((past = totals[last][0]));
+    if (last >= 0 && last < totals.length - 1) {
+      past = totals[last][0];
+      goTo(past);
+    }
   }
   $("delay-name").textContent = delayName();
   for (const kind of new Set(losses.map((each) => each.kind))) addKind(kind);

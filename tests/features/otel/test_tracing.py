@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -12,7 +11,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
-from bus import aio
 from bus.api.receiver import Receiver
 from bus.api.task import Task
 from bus.model.address import Address
@@ -166,28 +164,6 @@ def test_a_command_has_one_span_however_its_addressee_is_given(
     [got] = traced.consumers(1)
     assert reader.got == [{"x": 1}]
     assert sent.name == "command reader"
-    assert sent.context is not None
-    assert parent_of(got) == sent.context.span_id
-
-
-@clause("BUS-MSG-21")
-def test_the_call_of_a_coroutine_takes_its_context_along(
-    pair: tuple[Bus, Bus], traced: Traced
-) -> None:
-    one, two = pair
-    two.register("echo", on_command=lambda m: m.payload, thread=two.thread())
-    bus = aio.wrap(one)
-
-    async def ask() -> Any:
-        assert await bus.call("echo", {"x": 0}) == {"x": 0}
-        with traced.tracer.start_as_current_span("root"):
-            return await bus.call("echo", {"x": 1})
-
-    assert asyncio.run(ask()) == {"x": 1}
-    [got] = traced.consumers(1)
-
-    [sent] = traced.spans(SpanKind.PRODUCER)
-    assert sent.name == "call echo"
     assert sent.context is not None
     assert parent_of(got) == sent.context.span_id
 
