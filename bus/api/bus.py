@@ -159,7 +159,7 @@ class Bus(Closable):
         refuse_green_threads()
         check_bus_name(name)
         self.name: Final = name
-        self.machine: Final = _machine_name() if machine is None else machine
+        self.machine: Final = host_machine() if machine is None else machine
         check_machine_name(self.machine)
         self.process: Final = fresh_name("p") if process is None else process
         check_module_name(self.process, what="process")
@@ -493,8 +493,8 @@ class Bus(Closable):
         )
 
 
-def _machine_name() -> str:
-    """Return the host name, with illegal characters replaced."""
+def host_machine() -> str:
+    """Return the name of this host, with illegal characters replaced."""
     legal = re.sub(r"[^A-Za-z0-9.-]", "-", _files.host_name()).strip("-.")
     return legal[:63] or "localhost"
 

@@ -83,7 +83,7 @@ def take_inventory(
     processes: int | None = None,
     machines: int = 1,
     fault: str | None = None,
-    begun: Callable[[Path], None] = lambda _: None,
+    begun: Callable[[Path, Path | None], None] = lambda *_: None,
     on_event: Callable[[Event], None] = lambda _: None,
 ) -> Outcome:
     """Index a list of files with tasks on a bus, and once serially.
@@ -95,7 +95,7 @@ def take_inventory(
       there are at least 3 processes.
     fault: the fault to inject into one queue, a key of `FAULTS`.
     begun: called in this thread, before any work, once the bus is open, with the folder
-      in which this process records.
+      in which this process records, and the file of the network of two machines.
     on_event: called in this thread with each report of progress.
 
     Raises:
@@ -115,7 +115,7 @@ def take_inventory(
         journal = stack.enter_context(Journal(journals, machine=name))
         bus = stack.enter_context(_demo_bus(journal, site))
         assert journal.folder is not None
-        begun(journal.folder)
+        begun(journal.folder, None if site is None else site.network_file(NEAR))
         workers: WorkerGroup = (
             Threads(bus, journal, files, fault)
             if processes is None

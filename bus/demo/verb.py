@@ -259,13 +259,15 @@ def _take_inventory(
         )
     with Progress() as progress:
 
-        def begun(journal: Path) -> None:
+        def begun(journal: Path, network: Path | None) -> None:
             nonlocal own
             own = journal
             clear(folder, own)
             if machines > 1:
                 assert processes is not None
                 progress.print_line(_two_machines(processes))
+                where = f"--bus {BUS} --network {network}"
+                progress.print_line(f"watch both in a browser: bus web {where} --open")
             elif processes is not None:
                 progress.print_line(_processes(processes))
             elif not _net.HAS_UNIX:
@@ -291,6 +293,9 @@ def _take_inventory(
     )
     shown = result.violations[:SHOWN]
     show_result(result.summary, shown, " in violations.jsonl", journals)
+    if result.verdict is Verdict.UNKNOWN:
+        why = "a process without a journal took part, such as bus web"
+        click.echo(f"{why}: its messages cannot be judged")
     if plant is not None:
         click.echo(f"planted fault: {plant}, {_finders(result)}")
         found = result.verdict is Verdict.FAIL

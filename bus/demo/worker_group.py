@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from bus.api.bus import host_machine
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,9 +33,10 @@ __all__ = [
 ]
 
 BUS: Final = "demo"  # the name of the bus
-# Of two machines, that of the demo's own process, and the other one.
-NEAR: Final = "kitchen"
-FAR: Final = "cellar"
+# Of two machines, that of the demo's own process, by the name at which other commands
+# look for the bus, and the other one.
+NEAR: Final = host_machine()
+FAR: Final = "cellar" if NEAR != "cellar" else "attic"
 PROCESSES_MAX: Final = 64
 SHORT: Final = 20  # files for each worker; below it, a list is short
 

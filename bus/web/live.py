@@ -30,6 +30,7 @@ from bus.web.picture import (
     Round,
     View,
     key_of,
+    percentiles,
     view_of,
 )
 from queuebroker import _sync
@@ -45,9 +46,9 @@ ROUND_S: Final = 1.0
 _ANSWER_S: Final = (5.0, 30.0)  # then a process counts as stopped
 _ANSWER_COSTS: Final = 200  # its processor is shared, so it may need that much longer
 _BRIEF_S: Final = 1.0  # between two questions
-_WHOLE_S: Final = 30.0  # at most between two whole reports
+_WHOLE_S: Final = 120.0  # at most between two whole reports
 _SHARE: Final = 0.005  # of the processor time of a process, and of `_LEAST` at least
-_LEAST: Final = 0.2  # of one processor; else an idle process would never be asked
+_LEAST: Final = 0.1  # of one processor; else an idle process would never be asked
 _FRAMES: Final = 25  # of one process, in one sample
 _WINDOW_S: Final = (0.02, ROUND_S)  # the length of a sample
 _SAMPLE_S: Final = 4.0  # between two samples of a busy process
@@ -166,6 +167,7 @@ class LiveSource:
 
     def run(self) -> None:
         """Ask the processes until `close`."""
+        self._begun = _sync.monotonic()
         self._thread = self._bus.here()
         self._task = self._bus.register(
             "web", thread=self._thread, visibility=Visibility.PRIVATE
@@ -174,7 +176,7 @@ class LiveSource:
         if (inspector := own_inspector(self._bus._exchange)) is not None:
             inspector.closed = True
         self._task.watch(inspector_of("**"), self._on_presence)
-        round_at = _sync.monotonic() + _FIRST_S
+        round_at = self._begun + _FIRST_S
         while not self._closed:
             now = _sync.monotonic()
             for each in self._processes.values():
@@ -283,7 +285,8 @@ class LiveSource:
         if "relays" not in told:
             return
         process.whole = told
-        if whole:
+        # The losses of a process that was there before this one are history.
+        if whole or told["since_s"] < now - self._begun:
             self._losses.extend(
                 losses.from_counters(
                     told, whole, _sync.wall_ns(), process.key, self._bus.process
@@ -372,11 +375,8 @@ class LiveSource:
         self._number += 1
         changes = [self._picture.update(key, view) for key, view in self._views.items()]
         totals = self._picture.totals()
-        totals.lost = sum(each.count for each in self._losses)
-        if self._delays_us:
-            delays = sorted(self._delays_us)
-            places = (len(delays) // 2, len(delays) * 99 // 100)
-            totals.delay_us = delays[places[0]], delays[places[1]]
+        totals.lost = losses.messages_in(self._losses)
+        totals.delay_us = percentiles(self._delays_us)
         sends = [
             (*each[:5], max(0, min(1000, (at_ns - each[5]) // 10**6)))
             for each in self._sends

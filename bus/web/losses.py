@@ -14,9 +14,16 @@ from msgspec import Struct
 from bus.model.events import BusReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Loss", "from_counters", "from_reason", "process_lost", "process_silent"]
+__all__ = [
+    "Loss",
+    "from_counters",
+    "from_reason",
+    "messages_in",
+    "process_lost",
+    "process_silent",
+]
 
 
 class Loss(Struct, omit_defaults=True):
@@ -136,7 +143,7 @@ _ON_LINKS: Final[dict[str, tuple[str, str, str, str]]] = {
         "let the receiver recognise a repeated command before the sender repeats it",
     ),
 }
-_NOBODY: Final = (
+_UNRESOLVED: Final = (
     "BUS-FLOW-5",
     "no task registered the name in time",
     "check the name, start the process that registers it, or wait_for it",
@@ -144,7 +151,7 @@ _NOBODY: Final = (
 
 # By the reason in a record: the kind, the rule in words, the remedy.
 _REASONS: Final[dict[int, tuple[str, str, str, str]]] = {
-    BusReason.UNRESOLVED: ("nobody", *_NOBODY),
+    BusReason.UNRESOLVED: ("unresolved", *_UNRESOLVED),
     BusReason.UNREACHABLE: (
         "refused",
         "BUS-FLOW-5",
@@ -187,7 +194,11 @@ _REASONS: Final[dict[int, tuple[str, str, str, str]]] = {
         "raise message_bytes_max of the receiver, or send parts",
     ),
 }
-_UNKNOWN: Final = ("lost", "", "for a reason that this version does not know", "")
+_UNKNOWN: Final = ("unknown", "", "for a reason that this version does not know", "")
+
+# The kinds of messages that their receiver was to get, and may not have got. The others
+# are late, without a receiver, cancelled, or no messages.
+_LOST: Final = {"dropped", "refused", "expired", "in doubt", "unresolved", "unknown"}
 
 
 def from_counters(
@@ -220,7 +231,8 @@ def from_counters(
             for to, kind, count, words in _of_subscriptions(task, last)
         )
     if count := _risen(now, before, "gave_up"):
-        yield loss("nobody", count, "commands for a name that no task has", "", _NOBODY)
+        what = "commands for a name that no task has"
+        yield loss("unresolved", count, what, "", _UNRESOLVED)
     named = _by_peer(now, "relays"), _by_peer(before, "relays")
     links = _by_peer(now, "links"), _by_peer(before, "links")
     for counter, (kind, *rest) in _ON_LINKS.items():
@@ -242,6 +254,11 @@ def from_counters(
         total = now.get("relay_counters", {}), before.get("relay_counters", {})
         if (count := _risen(*total, counter) - on_links) > 0:
             yield loss(kind, count, "messages for a process that has left", "", words)
+
+
+def messages_in(losses: Iterable[Loss]) -> int:
+    """Return how many messages were lost."""
+    return sum(each.count for each in losses if each.kind in _LOST)
 
 
 def from_reason(number: int) -> tuple[str, str, str, str]:

@@ -26,6 +26,7 @@ __all__ = [
     "Totals",
     "View",
     "key_of",
+    "percentiles",
     "totals_of",
     "view_of",
 ]
@@ -78,7 +79,7 @@ class Totals(Struct, kw_only=True):
     """The sums over all processes at the end of a round.
 
     handled, handled_per_s: callbacks that were run.
-    lost: messages that no callback got, since the round before.
+    lost: messages that were lost since the round before; see `losses.messages_in`.
     delay_us: the median and the 99th percentile of the way between two processes, in
       microseconds; None without a message.
     """
@@ -91,6 +92,14 @@ class Totals(Struct, kw_only=True):
     blocked: int = 0
     lost: int = 0
     delay_us: tuple[float, float] | None = None
+
+
+def percentiles(delays_us: list[float]) -> tuple[float, float] | None:
+    """Return the median and the 99th percentile; None without a delay."""
+    if not delays_us:
+        return None
+    ordered = sorted(delays_us)
+    return ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
 
 
 class Round(Struct, kw_only=True):
@@ -258,6 +267,8 @@ def view_of(
         for each in before.get("links", ())
     }
     ran = {each["name"]: each["callbacks"] for each in before.get("threads", ())}
+    # A link that is idle is the same object in each round, and takes memory once.
+    same = {each["to"]: each for each in known["links"]}
     links = []
     for each in told["links"]:
         key = each["machine"], each["process"]
@@ -265,16 +276,16 @@ def view_of(
             continue
         counters = each["counters"]
         rise = counters["posted"] - posted.get(key, counters["posted"])
-        links.append(
-            {
-                "to": key_of(*key),
-                "kind": each["kind"],
-                "state": _link_state(each),
-                "posted": counters["posted"],
-                "per_s": _rate(rise, passed_s),
-                "in_doubt": counters["in_doubt"],
-            }
-        )
+        link = {
+            "to": key_of(*key),
+            "kind": each["kind"],
+            "state": _link_state(each),
+            "posted": counters["posted"],
+            "per_s": _rate(rise, passed_s),
+            "in_doubt": counters["in_doubt"],
+        }
+        last = same.get(link["to"])
+        links.append(last if last == link else link)
     threads = {}
     for each in told["threads"]:
         callbacks = each["callbacks"]

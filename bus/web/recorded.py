@@ -1,9 +1,9 @@
 """`Recording`: the history of a bus from the journals of its processes.
 
 The time of the recording is divided into steps, at most `_STEPS`. Each journal is one
-process. Its records change the rows of its tasks, and at the end of each step with a
-change the view of the process is kept. So the whole is read once, and the memory
-depends on the number of changes, not of records.
+run of a process. Its records change the rows of its tasks, and at the end of each step
+with a change the view of the process is kept. So the memory depends on the number of
+changes, not of records.
 
 A journal has each message that was lost, so each row about a loss names one message;
 `Recording.way` finds all records of it.
@@ -11,6 +11,7 @@ A journal has each message that was lost, so each row about a loss names one mes
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from bus.journal.reader import open_journals
 from bus.journal.wording import INSPECTOR, PID, PROCESS
 from bus.model.address import is_system
 from bus.model.events import BusReason
-from bus.web.losses import Loss, from_reason, process_lost
+from bus.web.losses import Loss, from_reason, messages_in, process_lost
 from bus.web.picture import (
     COLUMNS,
     Change,
@@ -32,11 +33,12 @@ from bus.web.picture import (
     Row,
     View,
     key_of,
+    percentiles,
     totals_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Self
 
     from bus.journal.format import Record
@@ -56,7 +58,6 @@ _SORTS: Final = {
     _ANSWER | _NOTIFICATION: "answer to a notification",
 }
 _LOSSES: Final = {RecordKind.DISCARD, RecordKind.UNDELIVERED, RecordKind.IN_DOUBT}
-_ENDS: Final = {BusReason.LEFT: "left"}
 
 # What a record says about a message.
 _STEPS_OF_WAY: Final = {
@@ -94,7 +95,10 @@ class _Names:
 
 @attrs.define(eq=False)
 class _Task:
-    """A task, and the counts of its messages so far; as `COLUMNS` names them."""
+    """A task, and the counts of its messages so far; as `COLUMNS` names them.
+
+    changed: True if its row may be another one than the last.
+    """
 
     name: str
     thread: str
@@ -108,9 +112,13 @@ class _Task:
     subscriptions: dict[int, str] = attrs.field(factory=dict)
     handled_before: int = 0
     lost_before: int = 0
+    changed: bool = True
+    last: Row = ()
 
     def row(self, step_s: float) -> Row:
         """Return its row at the end of a step, from which the next one begins."""
+        if not self.changed:
+            return self.last
         handled, lost = self.commands + self.notifications, self.dropped + self.refused
         rate = round((handled - self.handled_before) / step_s, 1)
         state = "full" if lost > self.lost_before else ""
@@ -124,9 +132,26 @@ class _Task:
             "per_s": rate,
             "state": state,
         }
-        return tuple(
+        self.last = tuple(
             known[each] if each in known else getattr(self, each, 0) for each in COLUMNS
         )
+        self.changed = bool(rate or state)  # both fall in the next step
+        return self.last
+
+
+@attrs.define(eq=False)
+class _Run:
+    """One run of a process: its journal, and when it began and ended.
+
+    has_left: True if it ended in order.
+    lost_ns: when another process lost it; None if none did, or it ended in order.
+    """
+
+    journal: StoredJournal
+    begin_ns: int
+    end_ns: int
+    has_left: bool
+    lost_ns: int | None = None
 
 
 class Recording:
@@ -135,13 +160,10 @@ class Recording:
     history: its rounds, one for each step.
     """
 
-    def __init__(
-        self, journals: list[StoredJournal], names: _Names, keys: Mapping[int, str]
-    ) -> None:
+    def __init__(self, runs: Mapping[str, list[_Run]], names: _Names) -> None:
         self.history: Final = History(kept=_STEPS + 1, losses_kept=10_000)
-        self._journals: Final = journals
+        self._runs: Final = runs
         self._names: Final = names
-        self._keys: Final = keys
 
     @classmethod
     def read(cls, directory: str) -> Self:
@@ -152,61 +174,65 @@ class Recording:
         """
         journals = open_journals(directory)
         homes: dict[int, str] = {}
-        keys: dict[int, str] = {}
-        begin: list[int] = []
-        end: list[int] = []
+        runs: defaultdict[str, list[_Run]] = defaultdict(list)
+        lost: defaultdict[str, list[int]] = defaultdict(list)
         count = 0
         for journal in journals:
             process = PID % (journal.meta.pid or "?")
             own: list[int] = []
-            last: int | None = None
+            begin_ns = mono = 0
+            has_left = False
             for record in journal.records():
                 count += 1
+                mono = record.mono
+                begin_ns = begin_ns or journal.wall_ns(mono)
                 if record.kind == RecordKind.REGISTER:
                     own.append(record.flow)
                     name = journal.name(record.task)
                     if name.startswith(INSPECTOR):
                         process = name.removeprefix(INSPECTOR)
-                if record.kind in {RecordKind.OPEN, RecordKind.REGISTER}:
-                    begin.append(journal.wall_ns(record.mono))
-                last = record.mono
-            if last is not None:
-                end.append(journal.wall_ns(last))
-            keys[journal.id] = key_of(journal.machine, process)
-            homes |= dict.fromkeys(own, keys[journal.id])
-        recording = cls(journals, _Names(task_names(journals), homes), keys)
-        first, final = min(begin, default=0), max(end, default=0)
-        recording._fold(first, final, 1 + count // (2 * _DELAYS_MAX))
+                elif record.kind == RecordKind.CLOSE:
+                    has_left = True
+                elif record.kind == RecordKind.LINK_DOWN and _is_loss(record):
+                    lost[_peer_of(journal, record)].append(journal.wall_ns(mono))
+            key = key_of(journal.machine, process)
+            homes |= dict.fromkeys(own, key)
+            if begin_ns:
+                end_ns = journal.wall_ns(mono)
+                runs[key].append(_Run(journal, begin_ns, end_ns, has_left))
+        for key, each in runs.items():
+            _order(each, sorted(lost[key]))
+        recording = cls(runs, _Names(task_names(journals), homes))
+        recording._fold(1 + count // (2 * _DELAYS_MAX))
         return recording
 
-    def _fold(self, begin_ns: int, end_ns: int, stride: int) -> None:
+    def _fold(self, stride: int) -> None:
         """Make the rounds; stride: of which messages the delay is measured."""
-        step_ns = max(_STEP_NS_MIN, (end_ns - begin_ns) // _STEPS + 1)
-        steps = (end_ns - begin_ns) // step_ns + 1
+        runs = [run for each in self._runs.values() for run in each]
+        begin_ns = min((each.begin_ns for each in runs), default=0)
+        end_ns = max((each.lost_ns or each.end_ns for each in runs), default=0)
+        clock = _Clock(begin_ns, end_ns)
         changes: defaultdict[int, list[Change]] = defaultdict(list)
         losses: defaultdict[int, list[Loss]] = defaultdict(list)
         delays = _Delays(stride)
-        for journal in self._journals:
-            fold = _Fold(journal, self._keys[journal.id], self._names, delays)
-            clock = begin_ns, step_ns
-            for step, change in fold.changes(clock, steps):
+        for key, each in self._runs.items():
+            fold = _Fold(each, key, self._names, delays)
+            for step, change in fold.changes(clock):
                 changes[step].append(change)
             for loss in fold.losses:
-                losses[(loss.at_ns - begin_ns) // step_ns].append(loss)
-        delays_us = delays.by_step(begin_ns, step_ns)
+                losses[clock.step(loss.at_ns)].append(loss)
+        delays_us = delays.by_step(clock)
         picture = Picture()
-        for step in range(steps):
+        for step in range(clock.steps):
             picture.apply(changes[step])
             totals = picture.totals()
             rows = sorted(losses[step], key=lambda each: each.at_ns)
-            totals.lost = len(rows)
-            if found := sorted(delays_us[step]):
-                places = len(found) // 2, len(found) * 99 // 100
-                totals.delay_us = found[places[0]], found[places[1]]
+            totals.lost = messages_in(rows)
+            totals.delay_us = percentiles(delays_us[step])
             self.history.add(
                 Round(
                     number=step + 1,
-                    at_ns=begin_ns + (step + 1) * step_ns,
+                    at_ns=begin_ns + (step + 1) * clock.step_ns,
                     changes=changes[step],
                     totals=totals,
                     losses=rows,
@@ -227,12 +253,13 @@ class Recording:
             raise ValueError(f"{message[:60]!r} is no message of a loss") from None
         found: list[dict[str, Any]] = [
             {
-                "at_ns": journal.wall_ns(record.mono),
-                "process": self._keys[journal.id],
+                "at_ns": run.journal.wall_ns(record.mono),
+                "process": key,
                 "what": self._step(record),
             }
-            for journal in self._journals
-            for record in journal.records()
+            for key, runs in self._runs.items()
+            for run in runs
+            for record in run.journal.records()
             if record.origin == origin
             and record.mid == mid
             and record.kind in _STEPS_OF_WAY
@@ -247,6 +274,44 @@ class Recording:
         if record.kind in _LOSSES:
             text += f" {from_reason(record.reason)[2]}"
         return text
+
+
+def _order(runs: list[_Run], lost: list[int]) -> None:
+    """Bring the runs of a process in order, and note when each one was lost.
+
+    lost: the times at which another process lost its link with it, in order.
+    """
+    runs.sort(key=lambda each: each.begin_ns)
+    for each, later in zip(runs, [*runs[1:], None], strict=True):
+        until = math.inf if later is None else later.begin_ns
+        if not each.has_left:
+            times = (at for at in lost if each.end_ns <= at <= until)
+            each.lost_ns = next(times, None)
+
+
+def _is_loss(record: Record) -> bool:
+    """Return True if a LINK_DOWN was no farewell."""
+    return record.reason != BusReason.LEFT
+
+
+def _peer_of(journal: StoredJournal, record: Record) -> str:
+    """Return the key of the process at the other end of a link."""
+    return key_of(journal.name(record.peer), journal.name(record.task))
+
+
+class _Clock:
+    """The steps of a recording."""
+
+    def __init__(self, begin_ns: int, end_ns: int) -> None:
+        length_ns = end_ns - begin_ns
+        self._begin_ns: Final = begin_ns
+        self.step_ns: Final = max(_STEP_NS_MIN, length_ns // _STEPS + 1)
+        self.steps: Final = length_ns // self.step_ns + 1
+
+    def step(self, wall_ns: int) -> int:
+        """Return the step of a time; the first or the last one if it is in none."""
+        step = (wall_ns - self._begin_ns) // self.step_ns
+        return max(0, min(step, self.steps - 1))
 
 
 class _Delays:
@@ -270,61 +335,79 @@ class _Delays:
         elif not record.hop and len(self._accepted) < _DELAYS_MAX:
             self._accepted.setdefault(key, (wall_ns, machine))
 
-    def by_step(self, begin_ns: int, step_ns: int) -> defaultdict[int, list[float]]:
+    def by_step(self, clock: _Clock) -> defaultdict[int, list[float]]:
         """Return the delays in microseconds by the step of the callback."""
         found: defaultdict[int, list[float]] = defaultdict(list)
         for key, wall_ns, machine in self._delivered:
             accepted = self._accepted.get(key)
             if accepted is not None and accepted[1] == machine:
                 delay_us = max(0.0, (wall_ns - accepted[0]) / 1000)
-                found[(wall_ns - begin_ns) // step_ns].append(delay_us)
+                found[clock.step(wall_ns)].append(delay_us)
         return found
 
 
 class _Fold:
-    """The state of one process, while its records are read in order.
+    """The state of one process, while the records of its runs are read in order.
 
     losses: those found so far.
     """
 
     def __init__(
-        self, journal: StoredJournal, key: str, names: _Names, delays: _Delays
+        self, runs: list[_Run], key: str, names: _Names, delays: _Delays
     ) -> None:
         self.losses: Final[list[Loss]] = []
-        self._journal: Final = journal
+        self._runs: Final = runs
+        self._journal = runs[0].journal
         self._key: Final = key
         self._names: Final = names
         self._delays: Final = delays
         self._tasks: Final[dict[int, _Task]] = {}
         # By the key of the other process: its link, and how many messages it carried.
         self._links: Final[dict[str, dict[str, Any]]] = {}
-        self._posted_before: dict[str, int] = {}
+        self._posted_before: Final[dict[str, int]] = {}
         self._state = ""
 
-    def changes(
-        self, clock: tuple[int, int], steps: int
-    ) -> Iterable[tuple[int, Change]]:
-        """Yield the changes of the process, each with its step.
+    def changes(self, clock: _Clock) -> Iterable[tuple[int, Change]]:
+        """Yield the changes of the process, each with its step."""
+        picture, current, step_s = Picture(), -1, clock.step_ns / 1e9
 
-        clock: the begin of the recording and the length of a step, in nanoseconds.
-        """
-        begin_ns, step_ns = clock
-        picture, current, step_s = Picture(), -1, step_ns / 1e9
-        for record in self._journal.records():
-            wall_ns = self._journal.wall_ns(record.mono)
+        def change(step: int) -> tuple[int, Change]:
+            return step, picture.update(self._key, self._view(step_s))
+
+        for wall_ns, run, record in self._records():
             # Threads draw the number of a record before they read the clock, so that
             # one may seem to go back.
-            step = min(max(current, (wall_ns - begin_ns) // step_ns), steps - 1)
+            step = max(current, clock.step(wall_ns))
             if step > current >= 0:
-                yield current, picture.update(self._key, self._view(step_s))
+                yield change(current)
                 if step > current + 1:  # the rates fall to 0
-                    yield current + 1, picture.update(self._key, self._view(step_s))
+                    yield change(current + 1)
             current = step
-            self._take(record, wall_ns)
-        if current >= 0:
-            yield current, picture.update(self._key, self._view(step_s))
-            if current + 1 < steps:
-                yield current + 1, picture.update(self._key, self._view(step_s))
+            if self._journal is not run.journal:
+                self._journal = run.journal
+                self._end("")
+                self._links.clear()
+                self._posted_before.clear()
+            if record is None:
+                self._end("lost")
+            else:
+                self._take(record, wall_ns)
+        yield change(current)
+        if current + 1 < clock.steps:
+            yield change(current + 1)
+
+    def _records(self) -> Iterator[tuple[int, _Run, Record | None]]:
+        """Yield all records with their times; None for the loss of the process."""
+        for run in self._runs:
+            for record in run.journal.records():
+                yield run.journal.wall_ns(record.mono), run, record
+            if run.lost_ns is not None:
+                yield run.lost_ns, run, None
+
+    def _end(self, state: str) -> None:
+        """Remove all tasks; the process has another state from now on."""
+        self._tasks.clear()
+        self._state = state
 
     def _view(self, step_s: float) -> View:
         tasks = {each.name: each.row(step_s) for each in self._tasks.values()}
@@ -353,8 +436,15 @@ class _Fold:
         }
         return View(facts, tasks)
 
+    def _changing(self, flow: int) -> _Task | None:
+        """Return a task whose row may change now; None if there is none."""
+        task = self._tasks.get(flow)
+        if task is not None:
+            task.changed = True
+        return task
+
     def _take(self, record: Record, wall_ns: int) -> None:
-        kind, task = record.kind, self._tasks.get(record.flow)
+        kind, task = record.kind, self._changing(record.flow)
         name = self._journal.name(record.task)
         if kind == RecordKind.REGISTER:
             if name and not is_system(name):
@@ -363,8 +453,7 @@ class _Fold:
         elif kind == RecordKind.DEREGISTER:
             self._tasks.pop(record.flow, None)
         elif kind == RecordKind.CLOSE:
-            self._tasks.clear()
-            self._state = "left"
+            self._end("left")
         elif kind == RecordKind.SUBSCRIBE and task is not None:
             task.subscriptions[record.mid] = name
         elif kind == RecordKind.UNSUBSCRIBE and task is not None:
@@ -405,18 +494,15 @@ class _Fold:
             link["posted"] += 1
 
     def _take_link(self, record: Record, wall_ns: int) -> None:
-        journal = self._journal
-        key = key_of(journal.name(record.peer), journal.name(record.task))
+        key = _peer_of(self._journal, record)
         link = self._links.setdefault(key, _new_link())
         if record.kind == RecordKind.LINK_UP:
             link["state"] = ""
-            return
-        try:
-            link["state"] = _ENDS.get(BusReason(record.reason), "lost")
-        except ValueError:
+        elif _is_loss(record):
             link["state"] = "lost"
-        if link["state"] == "lost":
             self.losses.append(process_lost(key, wall_ns))
+        else:
+            link["state"] = "left"
 
     def _take_loss(self, record: Record, task: _Task | None, wall_ns: int) -> None:
         to, sender = (

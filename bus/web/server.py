@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import anyio
 import attrs
-from msgspec import DecodeError, json
+from msgspec import DecodeError, Meta, Struct, json
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -45,6 +45,7 @@ _FILES: Final = {
 }
 _POLL_S: Final = 0.1  # between two looks at the history
 _BODY_MAX: Final = 1 << 20
+_DIGITS_MAX: Final = 18  # of the number of a round
 _RELATIVES_MAX: Final = 200
 
 
@@ -96,6 +97,17 @@ def _file(name: str) -> Callable[[Request], FileResponse]:
         return FileResponse(_PAGE / name)
 
     return answer
+
+
+class _Command(Struct):
+    """The body of a request to send a command; timeout_s: for its answer."""
+
+    to: str
+    payload: Any
+    timeout_s: Annotated[float, Meta(ge=0, le=60)] = 5.0
+
+
+_COMMANDS: Final = json.Decoder(_Command)
 
 
 class _Data:
@@ -159,7 +171,8 @@ class _Data:
         text = request.query_params.get("round", "")
         rounds = self._history.rounds
         newest = rounds[-1].number if rounds else 0
-        return self._history.at(int(text) if text.isdecimal() else newest)
+        is_number = text.isdecimal() and len(text) <= _DIGITS_MAX
+        return self._history.at(int(text) if is_number else newest)
 
     def relatives(self, request: Request) -> Response:
         """Answer with the subscribers and the notifiers of a task."""
@@ -188,20 +201,17 @@ class _Data:
             text = "commands are not allowed; start bus web with --allow-commands"
             return _json({"error": text}, 403)
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _BODY_MAX:
-                return _json({"error": f"longer than {_BODY_MAX} bytes"}, 413)
         try:
-            asked = json.decode(body)
-            name, payload = asked["to"], asked["payload"]
-            timeout_s = float(asked.get("timeout_s", 5.0))
-        except (DecodeError, TypeError, KeyError, ValueError, AttributeError) as error:
+            async for part in request.stream():
+                body += part
+                if len(body) > _BODY_MAX:
+                    return _json({"error": f"longer than {_BODY_MAX} bytes"}, 413)
+            asked = _COMMANDS.decode(body)
+        except (DecodeError, RecursionError, ClientDisconnect) as error:
             return _json({"error": f"not a command: {error}"}, 400)
-        if not isinstance(name, str) or not 0 <= timeout_s <= 60:
-            text = "to must be a name, and timeout_s a number from 0 to 60"
-            return _json({"error": text}, 400)
-        return _json(await run_in_threadpool(send, name, payload, timeout_s))
+        return _json(
+            await run_in_threadpool(send, asked.to, asked.payload, asked.timeout_s)
+        )
 
 
 def _json(value: Any, status: int = 200) -> Response:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import webbrowser
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -12,8 +15,9 @@ import click
 import uvicorn
 
 from bus.cli.exits import USAGE, fail, interruptible
-from bus.cli.live import joined, live_options
-from bus.cli.text import to_json
+from bus.cli.live import joined, live_options, unserved
+from bus.cli.queries import pause
+from bus.cli.text import Progress, to_json
 from bus.errors import BusError
 from bus.features.machines.machine_keys import MACHINE, MachineKeys
 from bus.journal.wording import printable
@@ -24,7 +28,6 @@ from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from bus.api.bus import Bus
     from bus.cli.target import Target
@@ -35,6 +38,7 @@ _BUS: Final = "bus1"
 _HERE: Final = "127.0.0.1"
 _BACKLOG: Final = 64
 _GRACE_S: Final = 2  # for answers under way, at the end
+_POLL_S: Final = 0.1  # between two looks for a bus
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -78,21 +82,31 @@ def web(
 
     The printed address has a token behind the #; only a browser that has it sees the
     bus. The page cannot change anything without --allow-commands. The bus is bus1 by
-    default. Other machines are shown with --network.
+    default, and the command waits until a program has opened it. Other machines are
+    shown with --network.
     """
     if directory is not None and (target.bus or allow_commands):
         given = "--bus" if target.bus else "--allow-commands"
         raise click.UsageError(f"--journal cannot be combined with {given}")
-    certificate = _certificate(target, listen)
+    certificate = None
+    if listen is not None:
+        listen = _checked(listen)
+        certificate = _certificate(target, listen)
     with _address(listen or _HERE, port, certificate) as address:
         if directory is not None:
             from bus.web.recorded import Recording  # noqa: PLC0415 - a bus needs no journal
 
-            recording = Recording.read(directory)
+            with Progress(stderr=True) as progress:
+                progress.show(f"reading {printable(directory)}")
+                recording = Recording.read(directory)
             subject = Subject(directory, False, recording.history, recording.way)
             _serve(subject, address, target, opens=opens)
             return
         target = attrs.evolve(target, bus=target.bus or _BUS)
+        if message := unserved(target):
+            click.echo(f"bus: {message}; waiting", err=True)
+            while unserved(target):
+                pause(_POLL_S)
         ends, history = LinkEnds(), History()
         with joined(target, journal=ends) as bus:
             source = LiveSource(bus, ends, history, afar=target.network is not None)
@@ -116,12 +130,19 @@ class _Address:
     certificate: Path | None
 
 
-def _certificate(target: Target, listen: str | None) -> Path | None:
-    """Return the file of the key and the certificate; None without ``--listen``."""
-    if listen is None:
-        return None
-    if not _net.is_numeric(listen) or listen in {"0.0.0.0", "::"}:  # noqa: S104 - refused
-        fail(f"--listen {listen}: give the one address that browsers use", USAGE)
+def _checked(listen: str) -> str:
+    """Return the address of ``--listen`` as browsers write it; exit if it is none."""
+    try:
+        address = ipaddress.ip_address(listen)
+    except ValueError:
+        address = None
+    if address is None or address.is_unspecified:
+        fail(f"--listen {listen}: give the one IP address that browsers use", USAGE)
+    return str(address)
+
+
+def _certificate(target: Target, listen: str) -> Path:
+    """Return the file of the key and the certificate of this machine."""
     if target.network is None or target.network.keys is None:
         fail(
             f"--listen {listen}: the page needs the keys of this machine; give a"
@@ -182,38 +203,60 @@ def _serve(
             ssl_certfile=address.certificate,
         )
     )
-    failures: list[BusError] = []
+    failures: list[BaseException] = []
 
     def ask(source: LiveSource) -> None:
         try:
             source.run()
-        except BusError as error:
+        except BaseException as error:  # noqa: BLE001 - raised below
             failures.append(error)
         finally:
             server.should_exit = True
 
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
     url = f"{address.scheme}://{address.host}/#{token}"
-    if target.as_json:
-        click.echo(to_json({"address": url}))
-    else:
-        click.echo(f"{printable(subject.title)}: {url}")
-    asking: _sync.Thread | None = None
-    if source is not None:
-        asking = _sync.Thread(target=ask, args=(source,), name="bus web", daemon=True)
-        asking.start()
-    if opens:
-        webbrowser.open(url)
-    try:
-        with interruptible():
-            server.run(sockets=[address.socket])
-    except KeyboardInterrupt:
-        pass  # the regular end
-    finally:
-        if source is not None and asking is not None:
-            source.close()
-            asking.join()
+    # Not by a `KeyboardInterrupt`, which may come before the server can end in order.
+    with interruptible(stop):
+        if target.as_json:
+            click.echo(to_json({"address": url}))
+        else:
+            click.echo(f"{printable(subject.title)}: {url}")
+        asking: _sync.Thread | None = None
+        if source is not None:
+            asking = _sync.Thread(target=ask, args=(source,), name="web", daemon=True)
+            asking.start()
+        try:
+            with _browser(url if opens else ""):
+                server.run(sockets=[address.socket])
+        finally:
+            if source is not None and asking is not None:
+                source.close()
+                asking.join()
     for error in failures:
         raise error
+
+
+@contextmanager
+def _browser(url: str) -> Iterator[None]:
+    """Open an address in a browser, if it is not "", for the duration of a block.
+
+    Every user of a machine may read the arguments of a program. So the browser gets
+    the name of a file that leads to the address, which has the token.
+    """
+    if not url:
+        yield
+        return
+    with TemporaryDirectory(prefix="bus-web-") as folder:
+        file = Path(folder, "page.html")
+        file.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={url}">',
+            encoding="utf-8",
+        )
+        if not webbrowser.open(file.as_uri()):
+            click.echo("bus: found no browser; open the address above", err=True)
+        yield
 
 
 def _sender(bus: Bus) -> Callable[[str, Any, float], dict[str, Any]]:

@@ -9,6 +9,7 @@ from bus.cli.text import Progress
 from bus.demo.files import FileList
 from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
 from bus.demo.verb import Ticker
+from bus.demo.worker_group import FAR, NEAR
 
 if TYPE_CHECKING:
     import pytest
@@ -137,8 +138,8 @@ def test_each_step_of_an_outage_is_a_line() -> None:
         ticker.tell(Linked(event, seconds))
 
     assert progress.kept == [
-        "the link between kitchen and cellar is cut: no byte passes, nothing closes",
-        "after 3.1 s of silence, kitchen reports each worker in cellar lost",
+        f"the link between {NEAR} and {FAR} is cut: no byte passes, nothing closes",
+        f"after 3.1 s of silence, {NEAR} reports each worker in {FAR} lost",
         "after 4.0 s, the link is whole again",
-        "1.0 s later, kitchen reports each worker in cellar again",
+        f"1.0 s later, {NEAR} reports each worker in {FAR} again",
     ]

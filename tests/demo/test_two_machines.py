@@ -208,12 +208,15 @@ def test_all_is_done_and_kept_though_the_link_is_cut_once(
     lines = ran.output.splitlines()
     assert lines[1] == (
         "5 processes on bus demo, on two machines that find each other and link by TLS:"
-        " kitchen (this process, worker/1, worker/2) and cellar (worker/3, worker/4)"
+        f" {NEAR} (this process, worker/1, worker/2) and {FAR} (worker/3, worker/4)"
     )
-    steps = ("the link between kitchen and cellar is cut", "after ", "after ")
+    assert lines[2].startswith(
+        f"watch both in a browser: bus web --bus demo --network {temporary}"
+    )
+    steps = (f"the link between {NEAR} and {FAR} is cut", "after ", "after ")
     reported = [line for line in lines if line.startswith(steps)]
     assert [line.partition(" s")[2] for line in reported[1:]] == [
-        " of silence, kitchen reports each worker in cellar lost",
+        f" of silence, {NEAR} reports each worker in {FAR} lost",
         ", the link is whole again",
     ]
     [cost] = [line for line in lines if line.startswith("the link was cut for ")]

@@ -65,7 +65,7 @@ def losses(**now: Any) -> list[Loss]:
         ({"no_subscriber": 7}, "unheard", 7, "BUS-FLOW-8", "shelf"),
         ({"late": 1}, "late", 1, "BUS-FLOW-5", "shelf"),
         ({"failures": 1}, "failed", 1, "BUS-MSG-13", "shelf"),
-        ({"gave_up": 2}, "nobody", 2, "BUS-FLOW-5", ""),
+        ({"gave_up": 2}, "unresolved", 2, "BUS-FLOW-5", ""),
         (
             {"relay": {"in_doubt": 2}, "link": {"in_doubt": 2}},
             *("in doubt", 2, "BUS-MOVE-8", "far"),

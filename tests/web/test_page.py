@@ -13,7 +13,7 @@ from specs.clauses import clause
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import until
-from tests.web.conftest import Served
+from tests.web.conftest import Served, serving
 from tests.web.test_recorded import record
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def test_a_thousand_tasks_are_folded_searched_and_filtered(
 ) -> None:
     alpha("[bus.register(f'room/{n}/lamp') for n in range(1000)] and None")
     alpha("bus.register('shelf', capacity=1, overflow='drop-oldest') and None")
+    alpha("[bus.command('shelf', n) for n in range(3)] and None")
     page = visit(serve().address)
 
     process = line(page, "alpha", "process")
@@ -179,7 +180,7 @@ def test_a_thousand_tasks_are_folded_searched_and_filtered(
 
     page.keyboard.press("/")
     page.keyboard.type("room/77")
-    until(lambda: page.locator("#shown").inner_text() == "11 of 1,002 tasks", "found")
+    until(lambda: page.locator("#shown").inner_text() == "11 of 1,003 tasks", "found")
     assert line(page, "room/777/lamp").is_visible()
 
     page.fill("#search", "")
@@ -189,9 +190,8 @@ def test_a_thousand_tasks_are_folded_searched_and_filtered(
     assert page.locator(".row").count() < 100  # only those in sight
 
     page.select_option("#filter", "losing")
-    assert page.locator(".row[data-kind=task]").count() == 0
-    alpha("[bus.command('shelf', n) for n in range(3)] and None")
     line(page, "shelf").wait_for()
+    assert page.locator(".row[data-kind=task]").count() == 1
 
 
 def test_the_tree_is_used_by_keys_and_read_aloud(
@@ -318,10 +318,43 @@ def test_a_stopped_process_is_seen_at_a_glance(
     beta.signal(signal.SIGSTOP)
 
     page.locator('.row[data-name="beta"]', has_text="stopped").wait_for()
-    gone = page.locator('#sums dd[data-sum="stopped, lost or gone"]')
+    gone = page.locator('#sums dd[data-sum="stopped or lost"]')
     until(lambda: gone.inner_text() == "1", "it is counted")
     beta.signal(signal.SIGCONT)
     until(lambda: gone.inner_text() == "0", "it answers again")
+
+
+def test_a_process_that_leaves_is_counted_no_more_and_is_no_trouble(
+    serve: Serve, visit: Visit, alpha: Far, beta: Far
+) -> None:
+    page = visit(serve().address)
+    sums = {
+        name: page.locator(f'#sums dd[data-sum="{name}"]')
+        for name in ("processes", "stopped or lost")
+    }
+    until(lambda: sums["processes"].inner_text() == "2", "both are shown")
+
+    beta("bus.close()")
+
+    page.locator('.row[data-name="beta"]', has_text="left").wait_for()
+    until(lambda: sums["processes"].inner_text() == "1", "one is left")
+    assert sums["stopped or lost"].inner_text() == "0"
+
+
+def test_the_page_shows_that_its_server_has_ended(
+    visit: Visit, alpha: Far, errors: list[str]
+) -> None:
+    with serving() as served:
+        page = visit(served.address)
+        choose(page, "echo")
+    page.locator("#status", has_text="bus web has ended").wait_for()
+
+    line(page, "default", "thread").first.click()  # it draws all parts again
+
+    until(lambda: is_chosen(page, "default", "thread"), "its details are shown")
+    assert "bus web has ended" in page.locator("#status").inner_text()
+    assert all("ERR_" in each for each in errors)  # of the browser
+    errors.clear()
 
 
 def test_a_recording_is_shown_with_the_way_of_each_loss(

@@ -17,6 +17,7 @@ from bus.web.picture import (
     Totals,
     View,
     totals_of,
+    view_of,
 )
 from specs.clauses import clause
 
@@ -83,3 +84,23 @@ def test_old_losses_make_room_and_numbers_go_on() -> None:
 
     assert [each.number for each in history.losses] == [2, 3]
     assert [each.number for each in history.after(1)] == [2]
+
+
+def test_an_idle_link_is_kept_once_in_all_rounds() -> None:
+    """A bus of many processes has links between all of them, and few in use."""
+    link = {"machine": "m", "process": "q", "kind": "data"}
+    state = {"ready": True, "unresponsive": False}
+    told = {
+        "machine": "m",
+        "process": "p",
+        "pid": 1,
+        "role": "slave",
+        "since_s": 1.0,
+        "threads": [],
+        "links": [link | state | {"counters": {"posted": 3, "in_doubt": 0}}],
+    }
+
+    first = view_of(told, None, {}, {}, "web")
+    second = view_of(told | {"since_s": 2.0}, first, {}, told, "web")
+
+    assert second.facts["links"][0] is first.facts["links"][0]

@@ -13,6 +13,7 @@ from bus.web.recorded import Recording
 from specs.clauses import clause
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
+from tests.support import until
 
 pytestmark = needs_unix_sockets
 
@@ -68,7 +69,7 @@ def test_the_rounds_show_the_bus_as_it_was(recording: Recording) -> None:
     assert link["to"] == "machine/alpha"
     assert link["posted"] >= 5
     assert any(each.totals.delay_us for each in rounds)
-    assert sum(each.totals.lost for each in rounds) == len(recording.history.losses)
+    assert sum(each.totals.lost for each in rounds) == 3
 
 
 @clause("BUS-PAGE-4")
@@ -87,6 +88,32 @@ def test_each_drop_is_a_message_whose_way_is_known(recording: Recording) -> None
     with pytest.raises(ValueError, match=r"'1\.2' is no message"):
         recording.way("1.2")
     assert recording.way("1.2.0") == []
+
+
+@clause("BUS-PAGE-5")
+def test_a_killed_process_is_lost_and_its_next_run_begins_anew(tmp_path: Path) -> None:
+    with Far("alpha", role="master", journal=tmp_path / "z") as alpha:
+        alpha.started()
+        for folder in ("y", "x"):  # their paths are not in the order of the runs
+            with Far("beta", journal=tmp_path / folder) as beta:
+                beta.started()
+                beta(f"counter('of {folder}'.replace(' ', '/'))")
+                alpha(f"bus.call('of/{folder}', 1) and None")
+            until(lambda: alpha("len(bus.inspect().peers)") == 0, "beta is lost")
+
+    recording = Recording.read(str(tmp_path))
+
+    seen: list[tuple[str, list[str]]] = []
+    for each in recording.history.rounds:
+        view = recording.history.at(each.number).views.get("machine/beta")
+        if view is not None:
+            now = view.facts["state"], [*view.tasks]
+            if now not in seen[-1:] and (now[1] or now[0]):
+                seen.append(now)
+    assert seen == [("", ["of/y"]), ("lost", []), ("", ["of/x"]), ("lost", [])]
+    lost = [each for each in recording.history.losses if each.kind == "lost"]
+    assert {each.process for each in lost} == {"machine/beta"}
+    assert sum(each.totals.lost for each in recording.history.rounds) == 0
 
 
 def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:

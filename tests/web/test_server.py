@@ -10,14 +10,16 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from specs.clauses import clause
-from tests.cli.verbs import verb
+from tests.cli.verbs import CODE, MACHINE, program, verb
 from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
+from tests.processes import start
 from tests.support import LIMIT_S, until
 from tests.web.conftest import Served
 
@@ -116,6 +118,66 @@ def test_an_allowed_command_is_sent_and_answered(serve: Serve, alpha: Far) -> No
     assert alpha("made['echo'].got") == [{"a": [1]}]
 
 
+def test_a_malformed_request_is_refused_and_the_next_one_answered(
+    serve: Serve, alpha: Far
+) -> None:
+    served = serve("--allow-commands")
+
+    huge = {"to": "echo", "payload": 1, "timeout_s": 10**400}
+    deep: object = 1
+    for _ in range(600):
+        deep = [deep]
+    bodies: list[object] = [[], {"to": "echo"}, huge, {"to": "echo", "payload": deep}]
+    refused = [served.ask("/data/command", body=body) for body in bodies]
+    host, _, port = served.host.partition(":")
+    with socket.create_connection((host, int(port))) as leaves:
+        head = f"Host: {served.host}\r\nAuthorization: Bearer {served.token}\r\n"
+        head = f"POST /data/command HTTP/1.1\r\n{head}Content-Length: 9\r\n\r\n"
+        leaves.sendall(head.encode())
+    far_off = served.ask(f"/data/at?round={'9' * 5000}")
+
+    assert [status for status, _ in refused[:3]] == [400] * 3
+    assert all(answer["error"] for _, answer in refused)
+    assert far_off == served.ask("/data/at")
+    assert alpha("made['echo'].got") == []
+
+
+def test_the_browser_gets_the_token_in_no_argument(
+    serve: Serve, alpha: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the machine sees the arguments of a program."""
+    browser = tmp_path / "browser"
+    browser.write_text(
+        '#!/bin/sh\necho "$1" > "$0.got"\ncp "${1#file://}" "$0.part"\n'
+        'mv "$0.part" "$0.page"\n'
+    )
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+
+    served = serve("--open")
+    page = tmp_path / "browser.page"
+    until(page.exists, "the browser was started")
+
+    assert served.token not in (tmp_path / "browser.got").read_text()
+    assert f"url={served.address}" in page.read_text()
+
+
+def test_it_waits_for_a_bus_that_no_program_has_opened() -> None:
+    with program("web", "--port", "0", "--json") as web:
+        assert web.stdout is not None
+        assert web.stderr is not None
+        waits = web.stderr.readline()
+        with Far("late", role="master") as late:
+            late.started()
+            served = Served(json.loads(web.stdout.readline())["address"])
+            until(lambda: facts_of(served, "machine/late") != {}, "it is shown")
+        web.send_signal(signal.SIGINT)
+        assert web.wait(LIMIT_S) == 0
+
+    assert waits.startswith("bus: no program of bus 'bus1' runs")
+    assert waits.endswith("; waiting\n")
+
+
 def test_relatives_are_those_that_subscribe(
     serve: Serve, alpha: Far, beta: Far
 ) -> None:
@@ -132,6 +194,23 @@ def test_relatives_are_those_that_subscribe(
     ]
     assert relatives("beta", "hand")[1]["notifiers"] == [["machine/alpha", "clock/a"]]
     assert relatives("beta", "gone")[0] == 404
+
+
+@clause("BUS-PAGE-4")
+def test_all_losses_of_a_process_that_joins_later_are_rows(
+    serve: Serve, alpha: Far
+) -> None:
+    served = serve()
+    with rounds(served) as lines, Far("late") as late:
+        next(lines)
+        late.tell(
+            "[bus.register('shelf', capacity=2, overflow='drop-oldest'),"
+            " [bus.command('shelf', n) for n in range(5)]] and None"
+        )
+        losses = (loss for line in lines for loss in line["losses"])
+        loss = next(each for each in losses if each["task"] == "shelf")
+
+    assert (loss["kind"], loss["count"]) == ("dropped", 3)
 
 
 @clause("BUS-PAGE-5")
@@ -173,6 +252,30 @@ def test_a_process_that_leaves_in_order_is_not_lost(
     )
 
 
+def test_it_goes_on_when_the_bus_ends_and_another_one_begins(serve: Serve) -> None:
+    with Far("one", role="master") as one:
+        one.started()
+        served = serve()
+        until(lambda: facts_of(served, "machine/one") != {}, "it is shown")
+    with Far("two", role="master") as two:
+        two.started()
+        two("counter('echo')")
+        until(lambda: facts_of(served, "machine/two") != {}, "the next one is shown")
+
+        assert facts_of(served, "machine/two")["role"] == "master"
+        assert facts_of(served, "machine/one")["state"] == "lost"
+
+
+def test_an_error_while_it_asks_ends_the_command(alpha: Far) -> None:
+    fault = f"from bus.web.live import LiveSource\nLiveSource.run = None\n{CODE}"
+
+    with start(fault, "web", *MACHINE, "--port", "0") as web:
+        _, complaints = web.communicate(timeout=LIMIT_S)
+
+    assert web.returncode == 1
+    assert "TypeError" in complaints
+
+
 def test_a_taken_port_is_named(alpha: Far) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -189,8 +292,11 @@ def test_a_taken_port_is_named(alpha: Far) -> None:
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (("--listen", "0.0.0.0"), "give the one address"),
+        (("--listen", "0.0.0.0"), "give the one IP address"),
+        (("--listen", "::0"), "give the one IP address"),
+        (("--listen", "localhost"), "give the one IP address"),
         (("--listen", "192.0.2.1"), "--network FILE with keys"),
+        (("--listen", "2001:DB8::0A"), "--listen 2001:db8::a"),  # as browsers write it
         (("--journal", ".", "--bus", "house"), "--bus"),
         (("--journal", ".", "--allow-commands"), "--allow-commands"),
     ],

@@ -18,7 +18,7 @@ from bus.features.watching.inspection import report
 if TYPE_CHECKING:
     from bus.features.metrics.families import Family, Report
 
-__all__ = ["BusCollector", "collector", "metrics"]
+__all__ = ["BusCollector", "collector", "described", "metrics"]
 
 _Sample: TypeAlias = "tuple[Family, tuple[str, ...], float]"
 
@@ -32,9 +32,7 @@ class BusCollector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """Return the names of all metrics: to register it, no counter is read."""
-        return [
-            _empty(each) for each in FAMILIES if self._per_task or not each.per_task
-        ]
+        return described(per_task=self._per_task)
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics; none of a bus that is closed, or inherited by a fork."""
@@ -58,6 +56,11 @@ def collector(*buses: Bus, per_task: bool = False) -> BusCollector:
       subscribes to, and each link. Their number grows with these.
     """
     return BusCollector(buses, per_task=per_task)
+
+
+def described(*, per_task: bool) -> list[Metric]:
+    """Return all metrics without values."""
+    return [_empty(each) for each in FAMILIES if per_task or not each.per_task]
 
 
 def metrics(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -11,11 +13,12 @@ from prometheus_client.registry import Collector
 
 from bus.cli.exits import ERROR, fail, interruptible
 from bus.cli.live import joined, live_options, unserved
-from bus.cli.queries import query_own_machine
+from bus.cli.queries import Answers, ask, query_own_machine
 from bus.cli.text import to_json
 from bus.errors import BusError
+from bus.features.metrics.collector import described
 from bus.features.metrics.collector import metrics as metrics_of
-from queuebroker import _net
+from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["metrics"]
 
-# How long one client may take for its request, since the others wait meanwhile.
-_REQUEST_S: Final = 5.0
+_REQUEST_S: Final = 5.0  # the longest pause of a client in its request
 _BACKLOG: Final = 16
 
 
@@ -75,52 +77,60 @@ def metrics(target: Target, *, port: int, listen: str, per_task: bool) -> None:
         host = f"[{listen}]" if ":" in listen else listen
         url = f"http://{host}:{server.server_port}/metrics"
         click.echo(to_json({"url": url}) if target.as_json else url)
-        signals: list[int] = []
-
-        def stop(number: int, _: object) -> None:
-            # Noted, too: a request that it interrupts answers with an error, and goes
-            # on.
-            signals.append(number)
-            raise KeyboardInterrupt
-
         try:
-            with interruptible(stop):
-                while not signals:
-                    # Not `serve_forever`, which wakes twice a second.
+            with interruptible():
+                while True:  # not `serve_forever`, which wakes twice a second
                     server.handle_request()
         except KeyboardInterrupt:
             return  # the regular end
 
 
 class _OfMachine(Collector):
-    """The collector of all processes of a machine.
-
-    A process can be queried only by the thread that waits for its answer, so the server
-    handles one request after the other.
-    """
+    """The collector of all processes of a machine; one scrape after the other."""
 
     def __init__(self, target: Target, bus: Bus, *, per_task: bool) -> None:
         self._target: Final = target
         self._bus: Final = bus
         self._per_task: Final = per_task
+        self._lock: Final = _sync.Lock()
+        self._known: list[
+            str
+        ] = []  # the processes at the last scrape, the master first
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registration must not query the bus."""
-        return ()
+        """Return the names of all metrics; the bus is not queried."""
+        return described(per_task=self._per_task)
 
     def collect(self) -> Iterable[Metric]:
         """Query all processes, and return their metrics; none without a master."""
         bus = self._bus
         try:
-            if unserved(self._target):
-                return ()  # at once: the query would wait for a master
-            answers = query_own_machine(self._target, bus)
+            with self._lock:
+                # At once if there is no bus: the query would wait for a master.
+                if unserved(self._target):
+                    return ()
+                answers, absent = self._query()
         except (BusError, SystemExit):
             # Without a master the query prints the reason, and exits: a verb that asks
             # once could do nothing else.
             return ()
-        absent = [(bus.name, bus.machine, each) for each in answers.missing]
-        return metrics_of(answers.told, absent, per_task=self._per_task)
+        places = [(bus.name, bus.machine, each) for each in absent]
+        return metrics_of(answers.told, places, per_task=self._per_task)
+
+    def _query(self) -> tuple[Answers, list[str]]:
+        """Return the answers, and the processes that gave none."""
+        try:
+            answers = query_own_machine(self._target, self._bus)
+        except BusError:
+            # The master does not answer, and it alone knows the processes of now.
+            master, *rest = self._known or [""]
+            if not master:
+                raise
+            answers = ask(self._target, self._bus, rest)
+            return answers, [master, *answers.missing]
+        told = [str(each["process"]) for each in answers.told]
+        self._known = [*told, *answers.missing]
+        return answers, [*answers.missing]
 
 
 class _Handler(WSGIRequestHandler):
@@ -130,12 +140,14 @@ class _Handler(WSGIRequestHandler):
         """Print nothing: a scrape every few seconds is no news."""
 
 
-class _Server(WSGIServer):
-    """A server that answers one request after the other.
+class _Server(ThreadingMixIn, WSGIServer):
+    """A server with a thread for each request, so that a slow client delays no other.
 
     Its own `server_bind` is not called: it looks up the name of the host, which may
     take long.
     """
+
+    daemon_threads = True  # the end of the verb waits for no client
 
     def __init__(self, address: str, port: int) -> None:
         super().__init__((address, port), _Handler, bind_and_activate=False)
@@ -143,3 +155,8 @@ class _Server(WSGIServer):
         self.socket = _net.listen_tcp(address, port, backlog=_BACKLOG)
         self.server_name, self.server_port = address, _net.port_of(self.socket)
         self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print an error, unless it is that of a client that is silent, or leaves."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)

@@ -24,6 +24,7 @@ from bus.model.snapshot import (
     SentCounters,
     SubscriptionInfo,
     TaskInfo,
+    TaskTotals,
     ThreadInfo,
 )
 from queuebroker import _sync
@@ -46,11 +47,16 @@ __all__ = ["brief", "inspect", "report"]
 
 
 def inspect(
-    exchange: Exchange, bus: str, managers: Iterable[ThreadManager]
+    exchange: Exchange,
+    bus: str,
+    managers: Iterable[ThreadManager],
+    *,
+    sums: bool = True,
 ) -> BusSnapshot:
     """Return a snapshot of a bus, without the tasks that the bus itself registers.
 
     managers: the managers of the threads of the bus.
+    sums: False to leave the totals at 0; they take half of the time.
     """
     entries = exchange.query(
         lambda: [
@@ -79,7 +85,7 @@ def inspect(
         tasks=tuple(
             _task_info(entry, host) for entry, host in hosted if host is not None
         ),
-        totals=exchange.totals(),
+        totals=exchange.totals() if sums else TaskTotals(),
         parked=parked,
         peers=peers,
         sent=sent,
@@ -196,7 +202,7 @@ def report(
     managers: Sequence[ThreadManager],
     since: float,
     *,
-    idle_relays: bool = True,
+    whole: bool = True,
 ) -> dict[str, Any]:
     """Return the state of a bus in this process, as plain values.
 
@@ -205,24 +211,26 @@ def report(
 
     managers: as for `inspect`.
     since: when this process joined the bus.
-    idle_relays: False to leave out relays that have no message, and have lost none. A
-      process may have one for each task of the others.
+    whole: False to leave out the sums, the names that a master knows, and relays that
+      have no message, and have lost none: a process may have one for each task of the
+      others.
     """
-    seen = inspect(exchange, bus, managers)
+    seen = inspect(exchange, bus, managers, sums=whole)
     told = _head(exchange, bus, since) | {
         "threads": _threads(seen, managers),
-        "totals": to_builtins(seen.totals),
         "parked": dict(seen.parked),
         "gave_up": exchange.query(lambda: exchange.manager.parked.given_up),
         "links": [],
         "relays": [],
         "shared_memory": _shared_memory(seen.shared_memory),
     }
+    if whole:
+        told["totals"] = to_builtins(seen.totals)
     if seen.notifying is not None:
         told["notifying"] = asdict(seen.notifying)
     comm = exchange.comm
     if comm is not None:
-        told |= exchange.query(lambda: _about_others(comm.remote, idle_relays))
+        told |= exchange.query(lambda: _about_others(comm.remote, whole))
     if told["role"] == "master":
         told["machines"] = [
             asdict(each) | {"state": each.state.value} for each in seen.machines
@@ -337,10 +345,10 @@ def _shared_memory(memory: SharedMemoryInfo | None) -> dict[str, Any] | None:
 _SLAB_COUNTS: Final = ("slabs", "buffers", "used", "loans", "leases", "abandoned")
 
 
-def _about_others(remote: RemoteManager, idle_relays: bool) -> dict[str, Any]:
+def _about_others(remote: RemoteManager, whole: bool) -> dict[str, Any]:
     """Describe the other processes; on a master, also all processes and name owners.
 
-    Call under the exchange's lock.
+    Call under the exchange's lock. whole: as for `report`.
     """
     topology = remote.topology
     peers = topology.peers.values()
@@ -352,11 +360,11 @@ def _about_others(remote: RemoteManager, idle_relays: bool) -> dict[str, Any]:
             _relay(relay)
             for peer in topology.peers.values()
             for relay in peer.relays.values()
-            if idle_relays or _is_busy(relay)
+            if whole or _is_busy(relay)
         ],
         "relay_counters": asdict(_sent(topology.counters, relays)),
     }
-    if topology.is_master:
+    if topology.is_master and whole:
         machine, me = topology.key
         slaves = [each.key[1] for each in topology.slaves()]
         told["processes"] = [me, *slaves]

@@ -8,7 +8,8 @@ A command ``{"frames": ...}`` requests the frames that cross the links of the pr
 see `MonitorLeases`. The answer to ``{"unanswered": name}`` is the reason why the task
 of that name does not answer; see `bus.api.outcome`. For frequent questions there are
 two smaller maps: the answer to ``{"report": "brief"}`` is the part whose cost does not
-grow with the tasks, and that to ``{"report": "busy"}`` leaves out idle relays.
+grow with the tasks, and that to ``{"report": "busy"}`` leaves out sums, names and
+idle relays.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Inspector:
         known = self._exchange, self._bus, self._managers(), self._since
         if part == "brief":
             return inspection.brief(*known)
-        return inspection.report(*known, idle_relays=part != "busy")
+        return inspection.report(*known, whole=part != "busy")
 
     def _frames(self, message: Incoming, types: object) -> Any:
         if self._monitor_leases is None:

@@ -95,6 +95,7 @@ const compare = collator.compare;
 // --- State of the page -----------------------------------------------------------------
 
 let first = null; // the first line of the stream
+let connected = false;
 let picture = null; // as the stream has it
 let shown = null; // the picture that is shown: that one, or one of the past
 let totals = []; // [number, at_ns, totals] of each round
@@ -142,6 +143,7 @@ async function follow() {
     } catch (error) {
       if (!(error instanceof TypeError)) console.warn(String(error));
     }
+    connected = false;
     setStatus("gone", "bus web has ended; this page tries again");
     await new Promise((done) => setTimeout(done, 1000));
   }
@@ -155,6 +157,7 @@ function complain(text) {
 
 function begin(line) {
   first = line;
+  connected = true;
   $("problem").hidden = true;
   $("title").textContent = line.title;
   document.title = `${line.title} - bus web`;
@@ -165,7 +168,17 @@ function begin(line) {
   $("command").hidden = !line.commands;
   shown = picture;
   past = null;
-  if (!line.live) $("live").textContent = "To the end";
+  if (!line.live) {
+    $("live").textContent = "To the end";
+    $("no-losses").textContent = "No message was lost.";
+    // At the end all processes have left; before it there is something to see.
+    const last = totals.findLastIndex((each) => each[2].handled_per_s > 0 || each[2].lost > 0);
+    if (last >= 0 && last < totals.length - 1) {
+      past = totals[last][0];
+      goTo(past);
+    }
+  }
+  $("delay-name").textContent = delayName();
   for (const kind of new Set(losses.map((each) => each.kind))) addKind(kind);
   showLosses();
   refresh();
@@ -173,7 +186,8 @@ function begin(line) {
 
 function take(round) {
   const now = performance.now();
-  picture.apply(round.changes, (key, name) => light(key, name, now));
+  // A report has many messages; their dots light up one after another.
+  picture.apply(round.changes, (key, name) => light(key, name, now + 1000 * Math.random()));
   for (const [from, sender, to, , count, ago] of round.sends) {
     const at = now + 1000 - ago;
     light(from, sender, at);
@@ -181,6 +195,10 @@ function take(round) {
   }
   totals.push([round.number, round.at_ns, round.totals]);
   if (totals.length > ROUNDS_MAX) totals.shift();
+  if (past !== null && past < totals[0][0]) {
+    past = totals[0][0]; // the server has no older round either
+    goTo(past);
+  }
   for (const loss of round.losses) {
     if (loss.number <= (losses.at(-1)?.number ?? 0)) continue; // the first line had it
     losses.push(loss);
@@ -219,31 +237,37 @@ function setStatus(state, text) {
   $("status").textContent = text;
 }
 
+// The processes that have not left, and were not lost.
+function present() {
+  return [...shown.views.values()].filter((view) => view.facts.state !== "left" && view.facts.state !== "lost");
+}
+
 function showStatus() {
-  const processes = shown.views.size;
-  if (past !== null) setStatus("past", "as it was");
-  else if (!first.live) setStatus("past", "a recording");
-  else if (!processes) setStatus("gone", "no process answers");
+  if (!connected) return;
+  if (!first.live) setStatus("past", "a recording");
+  else if (past !== null) setStatus("past", "as it was");
+  else if (!present().length) setStatus("gone", "no process answers");
   else setStatus("live", "live");
 }
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const count = (value) => number.format(value);
+const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
 function showSums() {
   const round = roundShown();
   const sums = round ? round[2] : {};
   const lostNow = totals.filter((each) => !round || each[0] <= round[0]).reduce((sum, each) => sum + each[2].lost, 0);
-  const stopped = [...shown.views.values()].filter((view) => view.facts.state).length;
+  const gone = [...shown.views.values()].filter((view) => view.facts.state === "stopped" || view.facts.state === "lost").length;
   const lines = [
-    ["processes", shown.views.size, ""],
+    ["processes", present().length, ""],
+    ["stopped or lost", gone, "bad"],
     ["tasks", sums.tasks ?? 0, ""],
     ["callbacks per s", sums.handled_per_s ?? 0, ""],
     ["unread", sums.unread ?? 0, ""],
     ["queued", sums.queued ?? 0, ""],
     ["blocked senders", sums.blocked ?? 0, "warn"],
-    [first.live ? "lost, 10 min" : "lost", lostNow, "bad"],
-    ["stopped, lost or gone", stopped, "bad"],
+    ["messages lost", lostNow, "bad"],
   ];
   const list = $("sums");
   if (list.children.length !== lines.length) {
@@ -281,6 +305,10 @@ function delayAt(place) {
   return null;
 }
 
+function delayName() {
+  return first.live ? "Delay on links" : "Delay until the callback";
+}
+
 function showHistory() {
   const bar = $("bar");
   bar.max = Math.max(0, totals.length - 1);
@@ -295,11 +323,11 @@ function showHistory() {
   const sums = round[2];
   const delay = delayAt(totals.indexOf(round));
   $("rate-now").textContent = count(sums.handled_per_s);
-  $("delay-now").textContent = delay ? `median ${milliseconds(delay[0])}, 99 %: ${milliseconds(delay[1])}` : "no message seen";
+  $("delay-now").textContent = delay ? `median ${milliseconds(delay[0])}, p99 ${milliseconds(delay[1])}` : "no message seen";
   $("depth-now").textContent = count(sums.unread + sums.queued);
   const place = past === null ? null : totals.indexOf(round);
   chart($("rate"), "Callbacks per second", [["--accent", (each) => each.handled_per_s]], place, count);
-  chart($("delay"), "Delay between processes", [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
+  chart($("delay"), delayName(), [["--warn", (each) => each.delay_us?.[1]], ["--accent", (each) => each.delay_us?.[0]]], place, milliseconds);
   chart($("depth"), "Unread and queued", [["--accent", (each) => each.unread + each.queued]], place, count);
 }
 
@@ -492,6 +520,7 @@ function paintTree() {
   const tree = $("tree");
   const height = rowHeight();
   $("space").style.height = `${rows.length * height}px`;
+  tree.style.height = `clamp(8rem, ${rows.length * height + 2}px, 32rem)`;
   const from = Math.max(0, Math.floor(tree.scrollTop / height) - 5);
   const to = Math.min(rows.length, Math.ceil((tree.scrollTop + tree.clientHeight) / height) + 5);
   for (const [place, made] of pool) {
@@ -569,7 +598,7 @@ function cellsOf(row) {
     const { facts } = view;
     const sums = facts.totals;
     cells = {
-      label: `${row.name}${facts.role ? `, ${facts.role}` : ""}, ${count(sums.tasks)} tasks`,
+      label: `${row.name}${facts.role ? `, ${facts.role}` : ""}, ${counted(sums.tasks, "task")}`,
       state: facts.state,
       rate: some(sums.per_s),
       unread: some(sums.unread),
@@ -580,7 +609,7 @@ function cellsOf(row) {
   } else if (row.kind === "thread") {
     const facts = view.facts.threads[row.name] ?? { state: "", busy_s: null };
     const busy = facts.busy_s === null || facts.busy_s < 1 ? "" : `, in a callback for ${count(facts.busy_s)} s`;
-    cells.label = `thread ${row.name}, ${count(row.size)} tasks${busy}`;
+    cells.label = `thread ${row.name}, ${counted(row.size, "task")}${busy}`;
     cells.rate = some(facts.per_s);
     cells.state = facts.state;
   } else if (row.kind === "link") {
@@ -826,7 +855,7 @@ function showLosses() {
   const kind = $("kind").value;
   const found = grouped(losses.filter((each) => each.at_ns <= until && (kind === "" || each.kind === kind)));
   const last = found.slice(-ROW_MAX).reverse();
-  $("losses-count").textContent = found.length > ROW_MAX ? `the last ${ROW_MAX} of ${count(found.length)} rows` : found.length ? `${count(found.length)} rows` : "";
+  $("losses-count").textContent = found.length > ROW_MAX ? `the last ${ROW_MAX} of ${count(found.length)} rows` : found.length ? counted(found.length, "row") : "";
   $("no-losses").hidden = found.length > 0;
   const known = new Map([...$("losses").children].map((each) => [each.dataset.mark, each]));
   const made = last.map((group) => known.get(markOf(group)) ?? lossRow(group));
@@ -987,7 +1016,7 @@ function drawMap() {
   }
   for (const { ends, per_s, state } of lines.values()) {
     const [from, bend, to] = curve(...ends);
-    paper.strokeStyle = colour(state ? "--bad" : per_s ? "--accent" : "--line");
+    paper.strokeStyle = colour(state && state !== "left" ? "--bad" : per_s ? "--accent" : "--line");
     paper.globalAlpha = per_s ? 0.55 : 0.8;
     paper.lineWidth = per_s ? 1 + Math.log10(1 + per_s) : 1;
     paper.beginPath();
@@ -1006,8 +1035,9 @@ function drawMap() {
     const threads = Object.values(facts.threads).map((each) => each.state);
     const state = facts.state || threads.find((each) => each) || "";
     paper.fillStyle = colour("--back");
-    paper.strokeStyle = colour(state ? (state === "blocked" ? "--warn" : state === "left" ? "--soft" : "--bad") : "--line");
-    paper.lineWidth = state ? 2 : 1;
+    const trouble = state && state !== "left";
+    paper.strokeStyle = colour(trouble ? (state === "blocked" ? "--warn" : "--bad") : "--line");
+    paper.lineWidth = trouble ? 2 : 1;
     paper.beginPath();
     paper.roundRect(box.x + 0.5, box.y + 0.5, box.w, box.h, 5);
     paper.fill();

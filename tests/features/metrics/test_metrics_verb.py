@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def served(*arguments: str) -> Iterator[str]:
-    """Run it at a free port; yield the URL, and end it by Ctrl-C."""
+def served(*arguments: str, complains: bool = False) -> Iterator[str]:
+    """Run it at a free port; yield the URL, and end it by Ctrl-C.
+
+    complains: True if it prints lines on stderr.
+    """
     with program("metrics", "--port", "0", "--json", *arguments) as serving:
         assert serving.stdout is not None
         try:
             yield json.loads(serving.stdout.readline())["url"]
         finally:
             serving.send_signal(signal.SIGINT)
-        assert serving.wait(LIMIT_S) == 0
+        _, complaints = serving.communicate(timeout=LIMIT_S)
+        assert (serving.returncode, bool(complaints)) == (0, complains), complaints
 
 
 def test_a_scrape_has_all_processes_and_what_they_have_counted(
@@ -83,8 +88,33 @@ def test_a_process_that_does_not_answer_is_down(alpha: Far, beta: Far) -> None:
 
 
 @pytest.mark.deep
+def test_a_master_that_does_not_answer_is_down_and_the_others_are_up(
+    alpha: Far, beta: Far
+) -> None:
+    with served("--timeout", "0.3") as url:
+        both = scraped(url)
+        alpha.signal(signal.SIGSTOP)
+        stopped = scraped(url)
+        alpha.signal(signal.SIGCONT)
+        until(lambda: scraped(url).processes == {"alpha", "beta"}, "it is up again")
+
+    assert both("bus_process_up", process="alpha") == 1
+    assert stopped("bus_process_up", process="alpha") == 0
+    assert stopped("bus_process_up", process="beta") == 1
+    assert stopped("bus_process_is_master", process="beta") == 0
+    assert beta("bus.process") == "beta"
+
+
+def test_a_scrape_may_ask_for_some_metrics_only(alpha: Far) -> None:
+    with served() as url:
+        told = scraped(f"{url}?name[]=bus_tasks&name[]=bus_links")
+
+    assert told("bus_tasks") == alpha("len(bus.tasks())")
+    assert told.series == 3  # and the links of both kinds
+
+
+@pytest.mark.deep
 def test_it_ends_in_the_middle_of_a_scrape(alpha: Far, beta: Far) -> None:
-    """The web server of the standard library holds back the exception."""
     answered = (
         "any(each.process.startswith('cli') and each.sent.taken"
         " for each in bus.inspect().peers)"
@@ -97,17 +127,17 @@ def test_it_ends_in_the_middle_of_a_scrape(alpha: Far, beta: Far) -> None:
         scraping = threads.start(_is_refused, url)
         until(lambda: alpha(answered), "the scrape waits for the other process")
         serving.send_signal(signal.SIGTERM)
-        assert serving.wait(LIMIT_S) == 0
+        _, complaints = serving.communicate(timeout=LIMIT_S)
+        assert (serving.returncode, complaints) == (0, "")
         assert scraping.result()
         beta.signal(signal.SIGCONT)
 
 
 def _is_refused(url: str) -> bool:
     try:
-        scraped(url)
-    except OSError:  # every error of `urllib` is one
+        return scraped(url).series == 0
+    except (OSError, HTTPException):
         return True
-    return False
 
 
 @pytest.mark.deep
@@ -172,7 +202,7 @@ def test_it_goes_on_when_the_master_is_lost(alpha: Far) -> None:
 
 
 def test_it_waits_for_a_bus_and_serves_no_series_without_one() -> None:
-    with served() as url:
+    with served(complains=True) as url:
         before = scraped(url).series
         with Far("late", role="master") as late:
             late.started()
@@ -182,11 +212,13 @@ def test_it_waits_for_a_bus_and_serves_no_series_without_one() -> None:
 
 
 @pytest.mark.usefixtures("alpha")
-def test_it_serves_one_client_after_another_that_says_nothing() -> None:
-    with served() as url:
+def test_clients_that_say_nothing_delay_no_other() -> None:
+    """Each may be silent for five seconds: in a row, for longer than `LIMIT_S`."""
+    with served() as url, ExitStack() as stack:
         port = int(url.rpartition(":")[2].partition("/")[0])
-        with socket.create_connection(("127.0.0.1", port)):
-            told = scraped(url)
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        told = scraped(url)
 
     assert told.processes == {"alpha"}
 

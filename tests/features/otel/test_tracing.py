@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from bus.api.receiver import Receiver
 from bus.api.task import Task
+from bus.model.address import Address
 from bus.otel import instrument, uninstrument
 from bus.testing import memory_bus
 from specs.clauses import clause
@@ -140,6 +141,34 @@ def test_a_notification_takes_its_context_to_every_subscriber(
 
 
 @clause("BUS-MSG-21")
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
+@pytest.mark.parametrize(
+    "to",
+    [Address("reader"), ["reader"], [Address("reader")]],
+    ids=["address", "names", "addresses"],
+)
+def test_a_command_has_one_span_however_its_addressee_is_given(
+    pair: tuple[Bus, Bus], traced: Traced, to: Any, far: bool
+) -> None:
+    one, two = pair
+    there = two if far else one
+    reader = Reader(there, "reader", thread=there.thread())
+    task = one.register("task", thread=one.here())
+    one.wait_for("reader")
+
+    with traced.tracer.start_as_current_span("root"):
+        task.command(to, {"x": 1})
+    reader.has(1)
+
+    [sent] = traced.spans(SpanKind.PRODUCER)
+    [got] = traced.consumers(1)
+    assert reader.got == [{"x": 1}]
+    assert sent.name == "command reader"
+    assert sent.context is not None
+    assert parent_of(got) == sent.context.span_id
+
+
+@clause("BUS-MSG-21")
 def test_without_a_span_there_is_none_and_the_callback_has_none(
     pair: tuple[Bus, Bus], traced: Traced
 ) -> None:
@@ -247,6 +276,24 @@ def test_a_command_that_waits_for_its_name_keeps_its_context(
 
     assert reader.got == [{"x": 1}]
     assert len(traced.consumers(1)) == 1
+
+
+def test_a_command_that_expires_before_its_turn_has_no_span_of_a_callback(
+    pair: tuple[Bus, Bus], traced: Traced
+) -> None:
+    one, _ = pair
+    got: list[Any] = []
+    one.register("late", on_command=lambda m: got.append(m.payload), thread=one.here())
+    task = one.register("task", thread=one.here())
+
+    with traced.tracer.start_as_current_span("root"):
+        task.command("late", {"x": 1}, on_response=got.append, timeout=0.0)
+        task.command("late", {"x": 2})
+    settle(one)
+
+    assert {"x": 2} in got
+    assert {"x": 1} not in got
+    assert len(traced.spans(SpanKind.CONSUMER)) == 1
 
 
 def test_a_command_that_a_task_receives_by_itself_has_no_span(

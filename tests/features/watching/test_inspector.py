@@ -73,7 +73,7 @@ def test_a_brief_report_is_the_part_without_tasks(near: Bus) -> None:
     assert brief["role"] == "master"
 
 
-def test_a_busy_report_leaves_out_relays_without_a_message(near: Bus) -> None:
+def test_a_busy_report_leaves_out_sums_names_and_idle_relays(near: Bus) -> None:
     with socket_bus("far") as far:
         far.register("f", on_command=echo)
         far.register("full", capacity=1)
@@ -86,6 +86,9 @@ def test_a_busy_report_leaves_out_relays_without_a_message(near: Bus) -> None:
 
         until(lambda: relays({"report": "busy"}) == {"full"}, "f has its answer")
         assert relays(None) >= {"f", "full"}
+        busy = near.call(inspector_of("near"), {"report": "busy"}, timeout=LIMIT_S)
+        left_out = report(near, "near").keys() - busy.keys()
+        assert left_out == {"totals", "processes", "users"}
 
 
 _PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "look-at-a-live-bus.md"
