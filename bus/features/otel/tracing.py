@@ -155,8 +155,8 @@ def _command(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]
     def command(
         self: Task, to: Any, payload: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        # A coroutine passes a `Carried`. For an `Address`, the function calls the method
-        # again with its text.
+        # A coroutine passes a `Carried`. For an `Address`, the function calls its own
+        # method again, with a text.
         if type(payload) is Carried or not is_traced():
             return function(self, to, payload, *args, **kwargs)
         with sending(tracer, "command", to):
