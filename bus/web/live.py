@@ -3,12 +3,12 @@
 It queries the inspector of each process, as `bus tree` and `bus monitor` do, and
 nothing else. One thread does so. A process that does not answer delays no other one.
 
-**The page costs the bus little.** Each process is asked every second or two for a brief report,
-whose cost does not grow with its tasks. A whole report has the row of each task. Both
-have their own processor time: the next one follows when `_SHARE` of the time that the
-process uses has paid for the last one. Frames on links are monitored until about
-`_FRAMES` have passed. On a quiet link these are all messages; on a busy one they are a
-sample.
+**The page costs the bus little.** Each process is asked every second or two for a brief
+report, whose cost does not grow with its tasks. A whole report has the row of each
+task. Both have their own processor time: the next one follows when `_SHARE` of the time
+that the process uses has paid for the last one. Frames on links are monitored until
+about `_FRAMES` have passed. On a quiet link these are all messages; on a busy one they
+are a sample.
 """
 
 from __future__ import annotations
