@@ -49,7 +49,7 @@ _ANSWER_COSTS: Final = 200  # its processor is shared, so it may need that much 
 _BRIEF_S: Final = (1.0, 2.0)  # between two questions
 _WHOLE_S: Final = 240.0  # at most between two whole reports
 # For the reports of either kind: of the processor time of a process, or of `_LEAST`.
-_SHARE: Final = 0.004
+_SHARE: Final = 0.003
 _LEAST: Final = 0.1  # of one processor; else an idle process would never be asked
 _FRAMES: Final = 25  # of one process, in one sample
 _WINDOW_S: Final = (0.02, ROUND_S)  # the length of a sample
