@@ -3,11 +3,12 @@
 It queries the inspector of each process, as `bus tree` and `bus monitor` do, and
 nothing else. One thread does so. A process that does not answer delays no other one.
 
-**The page costs the bus little.** Each process is asked each second for a brief report,
-whose cost does not grow with its tasks. A whole report has the row of each task, and
-its own processor time: the next one follows when `_SHARE` of the time that the process
-uses has paid for it. Frames on links are monitored until about `_FRAMES` have passed.
-On a quiet link these are all messages; on a busy one they are a sample.
+**The page costs the bus little.** Each process is asked every second or two for a brief
+report, whose cost does not grow with its tasks. A whole report has the row of each
+task. Both have their own processor time: the next one follows when `_SHARE` of the time
+that the process uses has paid for the last one. Frames on links are monitored until
+about `_FRAMES` have passed. On a quiet link these are all messages; on a busy one they
+are a sample.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ __all__ = ["LinkEnds", "LiveSource"]
 ROUND_S: Final = 1.0
 _ANSWER_S: Final = (5.0, 30.0)  # then a process counts as stopped
 _ANSWER_COSTS: Final = 200  # its processor is shared, so it may need that much longer
-_BRIEF_S: Final = 1.0  # between two questions
-_WHOLE_S: Final = 120.0  # at most between two whole reports
-_SHARE: Final = 0.005  # of the processor time of a process, and of `_LEAST` at least
+_BRIEF_S: Final = (1.0, 2.0)  # between two questions
+_WHOLE_S: Final = 240.0  # at most between two whole reports
+# For the reports of either kind: of the processor time of a process, or of `_LEAST`.
+_SHARE: Final = 0.003
 _LEAST: Final = 0.1  # of one processor; else an idle process would never be asked
 _FRAMES: Final = 25  # of one process, in one sample
 _WINDOW_S: Final = (0.02, ROUND_S)  # the length of a sample
@@ -266,7 +268,7 @@ class LiveSource:
         process: _Process = response.reference
         now = _sync.monotonic()
         is_new = not process.told and response.error is None
-        process.ask_at = now if is_new else now + _BRIEF_S
+        process.ask_at = now if is_new else now + _BRIEF_S[0]
         if process.gone_at is not None:
             return
         if response.error is not None:
@@ -278,9 +280,13 @@ class LiveSource:
         self._views[process.key] = view_of(
             told, self._known_view(process), whole, before, self._bus.process
         )
-        if "relays" in before:
-            process.cost_s, interval_s = _cost_and_interval_s(told, before)
-            process.whole_at = now + interval_s
+        if before:
+            cost_s, interval_s = _cost_and_interval_s(told, before)
+            if "relays" in before:
+                process.cost_s = cost_s
+                process.whole_at = now + min(interval_s, _WHOLE_S)
+            else:
+                process.ask_at = now + min(max(interval_s, _BRIEF_S[0]), _BRIEF_S[1])
         process.told = told
         if "relays" not in told:
             return
@@ -399,13 +405,13 @@ class LiveSource:
 
 
 def _cost_and_interval_s(
-    told: dict[str, Any], whole: dict[str, Any]
+    told: dict[str, Any], before: dict[str, Any]
 ) -> tuple[float, float]:
-    """Return what a whole report has cost, and the time to the next one.
+    """Return what the report before has cost, and the time to the next one like it.
 
-    told: the answer after it.
+    told: the report after it.
     """
-    passed_s = max(told["since_s"] - whole["since_s"], 1e-3)
-    used: float = (told["processor_s"] - whole["processor_s"]) / passed_s
-    cost_s: float = told["inspector_s"] - whole["inspector_s"]
-    return cost_s, min(cost_s / (_SHARE * max(used, _LEAST)), _WHOLE_S)
+    passed_s = max(told["since_s"] - before["since_s"], 1e-3)
+    cost_s: float = told["inspector_s"] - before["inspector_s"]
+    used: float = (told["processor_s"] - before["processor_s"] - cost_s) / passed_s
+    return cost_s, cost_s / (_SHARE * max(used, _LEAST))
