@@ -186,7 +186,9 @@ def _notify(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_expired(item: Incoming) -> bool:
-    return item._deadline is not None and item._deadline <= _sync.monotonic()
+    # By the clock of `Receiver._extract`: else a callback could get a `Carried`.
+    deadline, scheduler = item._deadline, item._to.host.scheduler
+    return deadline is not None and deadline <= (scheduler.since or _sync.monotonic())
 
 
 def _handle(tracer: Tracer, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -293,6 +295,25 @@ def test_a_command_that_expires_before_its_turn_has_no_span_of_a_callback(
 
     assert {"x": 2} in got
     assert {"x": 1} not in got
+    assert len(traced.spans(SpanKind.CONSUMER)) == 1
+
+
+def test_a_command_that_expires_as_its_callback_begins_has_the_span(
+    pair: tuple[Bus, Bus], traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver decides by the time at which it has chosen the message."""
+    one, _ = pair
+    got: list[Any] = []
+    one.register("late", on_command=lambda m: got.append(m.payload), thread=one.here())
+    task = one.register("task", thread=one.here())
+    later = SimpleNamespace(monotonic=lambda: math.inf)
+    monkeypatch.setattr("bus.features.otel.tracing._sync", later)
+
+    with traced.tracer.start_as_current_span("root"):
+        task.command("late", {"x": 1}, on_response=got.append, timeout=60.0)
+    settle(one)
+
+    assert got[0] == {"x": 1}
     assert len(traced.spans(SpanKind.CONSUMER)) == 1
 
 
