@@ -126,7 +126,7 @@ FOLDERS: Final = {
             *("tests/bus/test_array_decoding.py", "tests/bus/test_array_messages.py"),
             *("tests/bus/test_arrays.py", "tests/bus/test_payload.py"),
             *("tests/bus/test_payload_copies.py", "tests/bus/test_payload_decoding.py"),
-            "tests/bus/test_messages.py",
+            *("tests/bus/test_messages.py", "tests/features/otel/test_carried.py"),
         ),
         60,
     ),
