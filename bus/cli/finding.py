@@ -44,7 +44,7 @@ def end_with(findings: Sequence[Finding], *, as_json: bool) -> None:
         click.echo(to_json([attrs.asdict(each) for each in findings]))
     else:
         show_table(
-            ("what", "state", "fact", "what to do"),
+            ("what", "state", "fact", "remedy"),
             [
                 (each.what, each.state, printable(each.fact), printable(each.do))
                 for each in findings

@@ -112,7 +112,7 @@ def freeze_array(view: memoryview) -> memoryview:
     """Return a read-only view of a private copy, of the same shape and item type.
 
     Raises:
-        ValueError: a message cannot carry the array; the text says why, and what to do.
+        ValueError: a message cannot carry the array; the text names a remedy.
     """
     char = _char_of(view)
     if (

@@ -335,7 +335,7 @@ def running_session() -> SparkSession | None:
 
 
 def java_end(wait_s: float = 0) -> str | None:
-    """Return how Java ended and what to do about it; None if it has not ended.
+    """Return how Java ended, with the remedy; None if it has not ended.
 
     wait_s: the time to wait for its end.
     """

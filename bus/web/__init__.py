@@ -1,7 +1,7 @@
 """The page about a bus: ``bus web``; see `bus.web.verb`.
 
 picture    the state that the page shows, its changes, and the last ten minutes
-losses     each lost or late message as a row: where, by which rule, what to do
+losses     each lost or late message as a row: place, rule, remedy
 live       asks the processes of a live bus
 recorded   the same about a recording
 guard      which requests are answered

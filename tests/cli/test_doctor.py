@@ -49,7 +49,7 @@ def test_each_finding_is_a_line() -> None:
 
     head, *lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert head.split() == ["what", "state", "fact", "what", "to", "do"]
+    assert head.split() == ["what", "state", "fact", "remedy"]
     assert len(lines) == len(read("doctor"))
 
 

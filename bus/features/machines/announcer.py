@@ -328,7 +328,7 @@ class Announcer:
             self._has_reported_unsigned = True
             self._host.report(
                 "announcements of other machines are ignored, since they are not signed"
-                " with the group key: 'bus doctor --network FILE' tells what to do"
+                " with the group key: 'bus doctor --network FILE' names the remedy"
             )
 
     def _note_failure(self, failure: str) -> None:
