@@ -9,6 +9,7 @@ import _thread
 import signal
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -72,18 +73,21 @@ def _struck_once(handle: Callable[[], object] = int) -> Iterator[None]:
     The signals repeat, since the system call may begin just after the first one, and
     only one of them raises.
     """
-    struck = threading.Event()
+    # Not an event: the next signal may interrupt the handler while it sets that, and
+    # then waits for its lock.
+    struck: list[None] = []
 
     def strike(_number: int, _frame: object) -> None:
-        if not struck.is_set():
-            struck.set()
+        if not struck:
+            struck.append(None)
             handle()
             raise KeyboardInterrupt
 
     def signals() -> None:
         until(_main_waits, "the main thread waits")
-        while not struck.wait(_EVERY_S):
+        while not struck:
             _interrupt_main()
+            time.sleep(_EVERY_S)
 
     before = signal.signal(signal.SIGINT, strike)
     try:
@@ -91,7 +95,7 @@ def _struck_once(handle: Callable[[], object] = int) -> Iterator[None]:
             threads.start(signals)
             with suppress(KeyboardInterrupt):
                 yield
-            assert struck.is_set()
+            assert struck
     finally:
         signal.signal(signal.SIGINT, before)
 
