@@ -76,8 +76,8 @@ def test_a_dialler_that_connects_while_its_driver_fails_goes_on(
                 former.call(_fail)
             return False
 
+        monkeypatch.setattr(former, "hold", refuse)  # the first that connects meets it
         with RawListener(url) as other:
-            monkeypatch.setattr(former, "hold", refuse)
             refused = 0
             end = other.accept()
             while not (begun := end.read(4)):

@@ -15,6 +15,7 @@ import pytest
 from specs.clauses import clause
 from tests.cli.verbs import program, verb
 from tests.features.metrics.support import scraped
+from tests.kit.systems import needs_unix_sockets
 from tests.process.real import Far
 from tests.support import LIMIT_S, Threads, until
 
@@ -201,6 +202,7 @@ def test_it_goes_on_when_the_master_is_lost(alpha: Far) -> None:
     assert told("bus_process_is_master", process="beta") == 1
 
 
+@needs_unix_sockets
 def test_it_waits_for_a_bus_and_serves_no_series_without_one() -> None:
     with served(complains=True) as url:
         before = scraped(url).series
