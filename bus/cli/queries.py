@@ -57,10 +57,12 @@ class Answers:
 
     told: each answer, a map that describes its process.
     missing: the processes that did not answer, each with the reason.
+    took_s: the time until the answer of each process that answered.
     """
 
     told: list[Mapping[str, Any]]
     missing: dict[str, BusError]
+    took_s: dict[str, float] = attrs.field(factory=dict)
 
     def complaints(self) -> list[str]:
         """Return one line for each process that did not answer, with the reason."""
@@ -89,9 +91,10 @@ class Answers:
 
 def query_own_machine(target: Target, bus: Bus) -> Answers:
     """Query every other process of the machine about itself, the master first."""
-    master, told = ask_master(target, bus)
-    rest = ask(target, bus, _slaves(master, told, bus))
-    return Answers([told, *rest.told], rest.missing)
+    first = ask_master(target, bus)
+    rest = ask(target, bus, _slaves(first.told[0], bus))
+    told, took_s = [*first.told, *rest.told], {**first.took_s, **rest.took_s}
+    return Answers(told, rest.missing, took_s)
 
 
 def others(target: Target, bus: Bus) -> list[str]:
@@ -99,8 +102,8 @@ def others(target: Target, bus: Bus) -> list[str]:
 
     Only the master is queried.
     """
-    master, told = ask_master(target, bus)
-    return [master, *_slaves(master, told, bus)]
+    [told] = ask_master(target, bus).told
+    return [told["process"], *_slaves(told, bus)]
 
 
 def has_name(target: Target, bus: Bus, name: str) -> bool:
@@ -114,7 +117,7 @@ def has_name(target: Target, bus: Bus, name: str) -> bool:
     if not is_here(bus, address):
         return False
     wait_s = max(CONNECT_S_MIN, _answer_s(target))
-    _, told = ask_master(attrs.evolve(target, timeout_s=wait_s), bus)
+    [told] = ask_master(attrs.evolve(target, timeout_s=wait_s), bus).told
     return address.module in told["users"]
 
 
@@ -123,8 +126,8 @@ def is_here(bus: Bus, address: Address) -> bool:
     return address.machine in {None, bus.machine} and address.bus in {None, bus.name}
 
 
-def ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
-    """Return the master's name, and its answer.
+def ask_master(target: Target, bus: Bus) -> Answers:
+    """Return the answer of the master.
 
     If the master is lost, query the next one as soon as there is one.
     """
@@ -133,7 +136,7 @@ def ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
         master = find_master(bus, until)
         answers = ask(target, bus, [master])
         if not answers.missing:
-            return master, answers.told[0]
+            return answers
         error = answers.missing[master]
         is_late = isinstance(error, CommandTimeoutError)
         if _known_master(bus) == master if is_late else _sync.monotonic() >= until:
@@ -141,14 +144,15 @@ def ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
         pause(_POLL_S)
 
 
-def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
+def _slaves(told: Mapping[str, Any], bus: Bus) -> list[str]:
     """Return the other processes in the master's answer, without this one."""
     return sorted(
         each
         for each in told["processes"]
         # The master keeps a process that has just left, such as another run of a verb,
         # a little longer than its names.
-        if each not in {master, bus.process} and inspector_of(each) in told["users"]
+        if each not in {told["process"], bus.process}
+        and inspector_of(each) in told["users"]
     )
 
 
@@ -166,7 +170,7 @@ def query_other_machines(
     slaves = [
         (machine, each)
         for machine, told in masters.items()
-        for each in _slaves(told["process"], told, bus)
+        for each in _slaves(told, bus)
     ]
     _add(afar, _ask_keys(target, bus, slaves))
     return afar
@@ -199,7 +203,8 @@ def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
     """Query processes of this machine about themselves, all at once."""
     found = _ask_keys(target, bus, [(bus.machine, each) for each in processes])
     missing = {key[1]: error for key, error in found.missing.items()}
-    return Answers(list(found.told.values()), missing)
+    took_s = {key[1]: each for key, each in found.took_s.items()}
+    return Answers(list(found.told.values()), missing, took_s)
 
 
 @attrs.frozen
@@ -208,34 +213,37 @@ class _KeyAnswers:
 
     told: dict[Key, Mapping[str, Any]]
     missing: dict[Key, BusError]
+    took_s: dict[Key, float]
 
 
 def _ask_keys(target: Target, bus: Bus, keys: list[Key]) -> _KeyAnswers:
     """Query processes about themselves, all at once, by machine and name."""
     names = {_inspector_address(bus, each): each for each in keys}
-    answers = _KeyAnswers({}, {})
+    answers = _KeyAnswers({}, {}, {})
     if not names:
         return answers
     timeout_s = _answer_s(target)
     thread = bus.here()
-    responses: dict[Key, Response] = {}
+    responses: dict[Key, tuple[Response, float]] = {}
     keys_of = {(machine, inspector_of(name)): (machine, name) for machine, name in keys}
 
     def note(response: Response) -> None:
         responder = response.responder
         assert responder is not None
         place = (responder.machine or bus.machine, responder.module)
-        responses[keys_of[place]] = response
+        responses[keys_of[place]] = response, _sync.monotonic() - begun
 
     asker = bus.register("asker", thread=thread, visibility=Visibility.PRIVATE)
+    begun = _sync.monotonic()
     asker.command(list(names), on_response=note, timeout=timeout_s)
     while len(responses) < len(names):
         thread.poll(None)
     asker.deregister()
     for key in names.values():
-        response = responses[key]
+        response, took_s = responses[key]
         if response.error is None:
             answers.told[key] = _without(response.payload, bus.process)
+            answers.took_s[key] = took_s
         else:
             label = key[1] if key[0] == bus.machine else "/".join(key)
             answers.missing[key] = silence(label, response.error)

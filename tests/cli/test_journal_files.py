@@ -29,7 +29,9 @@ from queuebroker import _files
 from specs.clauses import clause
 from tests.journal.bus_by_hand import bus, sent
 from tests.journal.histories import store
+from tests.journal.telling import has_spare
 from tests.kit.systems import needs_resource_limits
+from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -447,7 +449,9 @@ def test_a_snapshot_of_a_running_program_has_its_last_messages(tmp_path: Path) -
     ):
         one.register("echo", on_command=lambda message: message.payload)
         for number in range(400):
+            until(lambda: has_spare(journal), "a spare segment is ready")
             one.call("echo", number)
+        assert journal.lost == 0
         result = invoke("snapshot", live, "--last", "0s", "--out", copy)
 
     assert result.stderr == ""

@@ -315,7 +315,7 @@ def test_no_time_at_all_is_not_less_than_that() -> None:
 # Successive masters.
 
 
-TOLD = {"processes": ["beta"], "users": {}}
+TOLD = {"process": "beta", "processes": ["beta"], "users": {}}
 
 
 @pytest.fixture

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from bus.journal.writer import Journal
 
-__all__ = ["SLOTS", "SMALL", "SPARES", "only", "records_of", "spares_ready", "tell"]
+__all__ = [
+    "SLOTS",
+    "SMALL",
+    "SPARES",
+    "has_spare",
+    "only",
+    "records_of",
+    "spares_ready",
+    "tell",
+]
 
 SMALL: Final = 16 << 10  # the smallest segment: 153 records
 SLOTS: Final = (SMALL - 4096) // 80
@@ -46,6 +55,13 @@ def only(folder: Path) -> StoredJournal:
 def records_of(journal: StoredJournal) -> list[Record]:
     """Return the records of operations, without the journal's own."""
     return [record for record in journal.records() if record.kind >= 16]
+
+
+def has_spare(journal: Journal) -> bool:
+    """Return True if the end of the current segment loses no record."""
+    incarnation = journal._incarnation
+    assert incarnation is not None
+    return len(incarnation._supply._line) > 1
 
 
 def spares_ready(journal: Journal, records: int, spares: int = SPARES) -> bool:

@@ -17,6 +17,8 @@ from specs.clauses import clause
 from tests.journal.bus_by_hand import NOTE, A, B, C, bus, sent
 from tests.journal.bus_history import clean_bus, process, step
 from tests.journal.histories import Condition, journal_id, store
+from tests.journal.telling import has_spare
+from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,6 +193,7 @@ def test_the_names_of_tasks_outlive_the_segments_that_record_them(
     ):
         one.register("echo", on_command=lambda message: message.payload)
         for _ in range(60):
+            until(lambda: has_spare(journal), "a spare segment is ready")
             one.call("echo", None)
     (first,) = tmp_path.rglob("seg-00000.qbj")
     first.unlink()

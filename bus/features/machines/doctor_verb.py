@@ -70,7 +70,7 @@ def compare_names(target: Target, network: Network, machine: str) -> list[Findin
             config=BusConfig(access=access_to(target)),
             network=network,
         ) as bus:
-            _, own = ask_master(target, bus)
+            [own] = ask_master(target, bus).told
             afar = ask_masters(target, bus, own)
     except (BusError, ValueError, OSError) as error:
         do = "see 'bus tree --network' for the names of each machine"

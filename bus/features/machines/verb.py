@@ -38,7 +38,7 @@ def machines(target: Target) -> None:
     state but linked, without one.
     """
     with joined(target) as bus:
-        state = ask_master(target, bus)[1]
+        [state] = ask_master(target, bus).told
         machine = bus.machine
     # A master of an earlier version reports neither.
     found = state.get("machines", [])

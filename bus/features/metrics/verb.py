@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import click
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.registry import Collector
 
 from bus.cli.exits import ERROR, fail, interruptible
@@ -18,6 +18,7 @@ from bus.cli.text import to_json
 from bus.errors import BusError
 from bus.features.metrics.collector import described
 from bus.features.metrics.collector import metrics as metrics_of
+from bus.features.metrics.families import COMMON
 from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ __all__ = ["metrics"]
 
 _REQUEST_S: Final = 5.0  # the longest pause of a client in its request
 _BACKLOG: Final = 16
+_BUCKETS_S: Final = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+)
 
 
 @click.command(epilog="Example: bus metrics --bus house --port 9464")
@@ -93,29 +98,38 @@ class _OfMachine(Collector):
         self._bus: Final = bus
         self._per_task: Final = per_task
         self._lock: Final = _sync.Lock()
-        self._known: list[
-            str
-        ] = []  # the processes at the last scrape, the master first
+        # The processes at the last scrape, the master first.
+        self._known: list[str] = []
+        # The verb keeps it, since no message carries the time at which it was sent.
+        self._durations: Final = Histogram(
+            "bus_query_duration_seconds",
+            "Time from the query of a scrape to the answer of the process.",
+            COMMON,
+            buckets=_BUCKETS_S,
+            registry=None,
+        )
 
     def describe(self) -> Iterable[Metric]:
         """Return the names of all metrics; the bus is not queried."""
-        return described(per_task=self._per_task)
+        return [*described(per_task=self._per_task), *self._durations.describe()]
 
     def collect(self) -> Iterable[Metric]:
         """Query all processes, and return their metrics; none without a master."""
-        bus = self._bus
         try:
             with self._lock:
                 # At once if there is no bus: the query would wait for a master.
                 if unserved(self._target):
                     return ()
                 answers, absent = self._query()
+                for process, took_s in answers.took_s.items():
+                    self._durations.labels(*self._place(process)).observe(took_s)
         except (BusError, SystemExit):
             # Without a master the query prints the reason, and exits: a verb that asks
             # once could do nothing else.
             return ()
-        places = [(bus.name, bus.machine, each) for each in absent]
-        return metrics_of(answers.told, places, per_task=self._per_task)
+        places = [self._place(each) for each in absent]
+        found = metrics_of(answers.told, places, per_task=self._per_task)
+        return [*found, *self._durations.collect()]
 
     def _query(self) -> tuple[Answers, list[str]]:
         """Return the answers, and the processes that gave none."""
@@ -129,8 +143,14 @@ class _OfMachine(Collector):
             answers = ask(self._target, self._bus, rest)
             return answers, [master, *answers.missing]
         told = [str(each["process"]) for each in answers.told]
-        self._known = [*told, *answers.missing]
+        left, self._known = self._known, [*told, *answers.missing]
+        for process in {*left} - {*self._known}:
+            self._durations.remove(*self._place(process))
         return answers, [*answers.missing]
+
+    def _place(self, process: str) -> tuple[str, str, str]:
+        """Return the common labels of a process."""
+        return self._bus.name, self._bus.machine, process
 
 
 class _Handler(WSGIRequestHandler):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from bus.features.metrics.families import COMMON, FAMILIES
+from bus.features.metrics.families import COMMON, FAMILIES, Family
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "how-to" / "grafana-dashboard.json"
 BOARD: Final[dict[str, Any]] = json.loads(PAGE.read_text())
@@ -17,6 +17,10 @@ PANELS: Final = [each for each in BOARD["panels"] if each["type"] != "row"]
 EXPOSED: Final = {
     each.name + "_total" * (each.kind == "counter"): each for each in FAMILIES
 }
+# The histogram of the verb.
+EXPOSED["bus_query_duration_seconds_bucket"] = Family(
+    "bus_query_duration_seconds_bucket", "counter", "", lambda _: (), ("le",)
+)
 # One metric, its matchers, and the range of a rate.
 METRIC: Final = re.compile(r"\b(bus_[a-z_]+)\{([^}]*)\}(\[)?")
 

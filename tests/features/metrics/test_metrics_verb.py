@@ -200,6 +200,11 @@ def test_it_goes_on_when_the_master_is_lost(alpha: Far) -> None:
         told = scraped(url)
 
     assert told("bus_process_is_master", process="beta") == 1
+    # Each scrape has counted one answer of each process; the lost one has no series.
+    name = "bus_query_duration_seconds"
+    assert told(f"{name}_count", process="beta") >= 3
+    assert told(f"{name}_sum", process="beta") > 0
+    assert told.find(f"{name}_count", process="alpha") == []
 
 
 @needs_unix_sockets

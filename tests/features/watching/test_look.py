@@ -259,6 +259,7 @@ def test_a_process_that_has_just_left_is_not_queried_any_more(
     """The master keeps the process a little longer than its names."""
     asked: list[list[str]] = []
     reported = {
+        "process": "alpha",
         "processes": ["alpha", "beta", "gone", "me"],
         "users": {"_bus/alpha": "alpha", "_bus/beta": "beta", "_bus/me": "me"},
     }
