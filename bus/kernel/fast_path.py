@@ -63,6 +63,9 @@ __all__ = ["BODY_MAX", "FastPath"]
 BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
 _SHARED_MAX: Final = 8 * 2**20  # a wake-up is little beside the copy of a longer one
 _BY_LINK: Final = Bodies()
+# Constants: on 3.11 the look-up of an enum member goes through its `__getattr__`.
+_COMMAND, _COMMAND_RESPONSE = Kind.COMMAND, Kind.COMMAND_RESPONSE
+_NOTIFICATION: Final = Kind.NOTIFICATION
 
 
 class _Ends(Struct, frozen=True, eq=False):
@@ -169,7 +172,7 @@ class FastPath:
         source, deadline = command._source, command._deadline
         flags, body = (0, encoded) if encoded else pack_payload(command.payload)
         outbound_run = OutboundRun(
-            Kind.COMMAND,
+            _COMMAND,
             source,
             source.relay,
             command._id,
@@ -196,12 +199,12 @@ class FastPath:
         extracted_at: when the task extracted the command, in seconds, if this frame is
           to acknowledge that; None if the extraction is reported in another way.
         """
-        if question.kind is not Kind.COMMAND or question._trace is not None:
+        if question.kind is not _COMMAND or question._trace is not None:
             return None
         source = question._to
         flags, body = (0, encoded) if encoded else pack_payload(payload)
         outbound_run = OutboundRun(
-            Kind.COMMAND_RESPONSE,
+            _COMMAND_RESPONSE,
             source,
             source.relay,
             question._id,
@@ -220,7 +223,7 @@ class FastPath:
         size: the length of its body in bytes.
         """
         audience = self.peer.audience
-        permit = self._manager.revision, audience, source, Kind.NOTIFICATION
+        permit = self._manager.revision, audience, source, _NOTIFICATION
         return (
             (permit == self._permit or self._renew(permit))
             and audience.room > 0
@@ -296,6 +299,7 @@ class FastPath:
         question, extracted_at: as for `answer`. is_allowed: by `may_notify`.
         """
         outgoing, size = self._outgoing, outbound_run.size
+        floor, number = outgoing.floor, outgoing.next
         if not is_allowed:
             source, kind = outbound_run.source, outbound_run.kind
             permit = self._manager.revision, relay, source, kind
@@ -305,8 +309,8 @@ class FastPath:
                 (size > self._longest and not self._is_shared(size))
                 or (relay.under_way and relay.room <= 0)
                 # `OutgoingStream.room`, without the call.
-                or outgoing.next - outgoing.floor >= outgoing.window
-                or outgoing.next == NUMBERS
+                or number - floor >= outgoing.window
+                or number == NUMBERS
             ):
                 return None
         task, [body], extraction = outbound_run.relay, outbound_run.bodies, None
@@ -320,8 +324,8 @@ class FastPath:
         if size < FOLLOWS_MIN:
             frame = encode_single(
                 self._head,
-                outgoing.floor,
-                outgoing.next,
+                floor,
+                number,
                 self._sent_ends,
                 outbound_run.flags,
                 outbound_run.id,
@@ -344,8 +348,8 @@ class FastPath:
             frame = Batch(
                 self._session.epoch,
                 self._session.incarnation,
-                outgoing.floor,
-                outgoing.next,
+                floor,
+                number,
                 [run],
                 acknowledged,
                 extracted,
@@ -436,7 +440,7 @@ class FastPath:
                 posts = _notifications(ends, id_, payload, size)
             else:
                 command = Incoming(
-                    Kind.COMMAND,
+                    _COMMAND,
                     payload,
                     None,
                     relay.entry,
@@ -557,7 +561,7 @@ def _notifications(ends: _Ends, id_: int, payload: Payload, size: int) -> list[P
             each.entry,
             [
                 Incoming(
-                    Kind.NOTIFICATION,
+                    _NOTIFICATION,
                     own_copy(payload) if at else payload,
                     subscriptions=each.subscriptions,
                     gap=ends.relay.gap,

@@ -13,7 +13,6 @@ inbox, and the first one that of a task's questions, under ``_lock``; no thread 
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
 from collections import deque
@@ -56,20 +55,7 @@ if TYPE_CHECKING:
     from bus.process.mailbox import Client
     from bus.process.thread_manager import ThreadManager
 
-__all__ = ["Exchange", "FastDelivery", "FastReceiver"]
-
-
-class FastDelivery(enum.Enum):
-    """The outcome of a frame that a thread of tasks receives on the fast path.
-
-    REFUSED: the frame must be handled as part of a round of the comm thread.
-    QUEUED: its action is queued for `Exchange.act`.
-    DELIVERED: its message is in the mailbox of the addressee.
-    """
-
-    REFUSED = enum.auto()
-    QUEUED = enum.auto()
-    DELIVERED = enum.auto()
+__all__ = ["Exchange", "FastReceiver"]
 
 
 class FastReceiver(Protocol):
@@ -185,17 +171,21 @@ class Exchange:
 
     def try_deliver_now(
         self, link: FastReceiver, frame: bytes, host: ThreadManager
-    ) -> FastDelivery:
+    ) -> bool | None:
         """Handle a frame on the fast path, and try to deliver its message now.
 
         A message for a task of the calling thread, whose manager is ``host``, is
         delivered at once if no action precedes it. Otherwise its action is queued.
+
+        Return True if its message is in the mailbox of the addressee, False if an
+        action is queued for `act`, and None if the frame must be handled as part of a
+        round of the comm thread.
         """
         with self._lock:
             todo = self._todo
             first = not (todo or self._acting)
             if not link.receive(frame, _sync.monotonic(), todo, tasks_only=host.main):
-                return FastDelivery.REFUSED
+                return None
             if first:
                 action = todo[0]
                 try:
@@ -212,8 +202,8 @@ class Exchange:
                     raise
                 if accepted:
                     del todo[0]
-                    return FastDelivery.QUEUED if todo else FastDelivery.DELIVERED
-            return FastDelivery.QUEUED
+                    return not todo
+            return False
 
     def decide_remote(self, event: Callable[[], Any]) -> None:
         """Pass the manager an event that only affects other processes."""

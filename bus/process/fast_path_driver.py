@@ -25,12 +25,11 @@ from bus.kernel.fast_path import BODY_MAX, FastPath
 from bus.kernel.tasks.runs import InboundRun, OutboundRun, pack_payload
 from bus.kernel.wire import FrameType
 from bus.model.message import Incoming, Kind
-from bus.process.exchange import FastDelivery
 from bus.process.relay_outbox import OutboundAnswer
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from bus.kernel.peer.peer import Peer
     from bus.kernel.remote_manager import RemoteManager
@@ -46,12 +45,10 @@ if TYPE_CHECKING:
     from queuebroker._net import Poller
     from queuebroker.sockets.read_lease import WatchedLease
 
-    _FrameOf = Callable[
-        ["_WaitableLink", Incoming, Payload, bytes | None], bytes | Batch | None
-    ]
-
 __all__ = ["FastPathDriver"]
 
+# A constant: on 3.11 the look-up of an enum member goes through its `__getattr__`.
+_COMMAND: Final = Kind.COMMAND
 _ACK: Final = bytes((FrameType.ACK.value,))  # the first byte of such a frame
 # After this many waits without a message, a thread waits at its inbox again.
 _IDLE_WAITS_MAX: Final = 8
@@ -137,12 +134,11 @@ class FastPathDriver:
 
         encoded: the encoding of the payload of a command, if it is known.
         """
-        if message.kind is not Kind.COMMAND:
+        if message.kind is not _COMMAND:
             return self._notify_now(message)
         if not (message.wants_reply or self._is_alone()):
             return False
-        peer: Peer = message._to.mailbox.peer
-        return self._send(peer, message._source, self._command, message, None, encoded)
+        return self._send(message._to.mailbox.peer, message._source, message, encoded)
 
     def _is_alone(self) -> bool:
         now = _sync.monotonic()
@@ -169,7 +165,7 @@ class FastPathDriver:
                 or host is None
                 or host.pending()  # those may be answered in the same frame
                 or not self._send(
-                    peer, source, self._answer, question, payload, encoded
+                    peer, source, question, encoded, payload, answers=True
                 )
             ):
                 self._inbox.push(OutboundAnswer(question, payload, error))
@@ -181,16 +177,16 @@ class FastPathDriver:
         self,
         peer: Peer,
         source: Entry,
-        frame_of: _FrameOf,
         message: Incoming,
-        payload: Payload,
         encoded: bytes | None,
+        payload: Payload = None,
+        *,
+        answers: bool = False,
     ) -> bool:
         """Put a message on the link to a process; return False if it must wait.
 
-        frame_of: accounts for the message as sent, and returns its frame; None if it
-          must wait. It makes no decision of the manager.
         message: a command, or the question that is answered.
+        payload: that of the answer.
         """
         hold, lock, waitable = self.hold, self._exchange_lock, None
         # This message may join the round under way. Or this thread holds the lock, and
@@ -207,7 +203,11 @@ class FastPathDriver:
                         waitable = self._new_waitable_link(peer)
                         if waitable is None:
                             return False
-                    frame = frame_of(waitable, message, payload, encoded)
+                    frame = (
+                        self._answer(waitable, message, payload, encoded)
+                        if answers
+                        else self._command(waitable, message, encoded)
+                    )
                 if frame is None:
                     return False
                 host, sent = source.host, False
@@ -348,17 +348,23 @@ class FastPathDriver:
         self,
         waitable: _WaitableLink,
         command: Incoming,
-        _: Payload,
         encoded: bytes | None,
     ) -> bytes | Batch | None:
+        """Account for a command as sent, and return its frame; None if it must wait.
+
+        It makes no decision of the manager.
+        """
+        now = _sync.monotonic()
         if not command.wants_reply:
-            return waitable.fast_path.command(command, _sync.monotonic(), encoded)
-        last = waitable.question
-        if len(command._source.mailbox.client.questions.open) > 1 or (
-            last is not None and last._id in last._source.mailbox.client.questions.open
+            return waitable.fast_path.command(command, now, encoded)
+        last, asker = waitable.question, command._source
+        if len(asker.mailbox.client.questions.open) > 1 or (
+            last is not None
+            and last._source is not asker  # its question is this one
+            and last._id in last._source.mailbox.client.questions.open
         ):
             return None  # shared frames serve a steady stream of questions better
-        frame = waitable.fast_path.command(command, _sync.monotonic(), encoded)
+        frame = waitable.fast_path.command(command, now, encoded)
         if frame is not None:
             waitable.question = command
         return frame
@@ -370,6 +376,7 @@ class FastPathDriver:
         payload: Payload,
         encoded: bytes | None,
     ) -> bytes | Batch | None:
+        """Account for an answer as sent, and return its frame; as `_command`."""
         host, tracker = question._to.host, self._acknowledgement_tracker
         if host is None or not tracker.is_first(question):
             return waitable.fast_path.answer(question, payload, encoded)
@@ -446,14 +453,11 @@ class FastPathDriver:
         for frame in frames:
             # Earlier frames go first, and the bytes must be a frame.
             if not (given or self._rounds.links_reserved or link in self._midway):
-                delivery = self._exchange.try_deliver_now(
-                    waitable.fast_path, frame, host
-                )
-                if delivery is FastDelivery.DELIVERED:
+                done = self._exchange.try_deliver_now(waitable.fast_path, frame, host)
+                if done is not None:
                     delivered = True
-                    continue
-                if delivery is FastDelivery.QUEUED:
-                    delivered = waits = True
+                    if not done:
+                        waits = True
                     continue
                 if frame[:1] in bodies.takes and bodies.take(link, frame):
                     continue

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, cast
 
 from bus.features.memory.link_memory import LinkMemory
 from bus.model.message import Kind
-from bus.process.exchange import FastDelivery
 from bus.process.fast_path_driver import FastPathDriver, _WaitableLink
 from bus.process.inbox import Inbox
 from bus.process.thread_manager import ThreadManager
@@ -216,10 +215,10 @@ class Alone:
         self.given.clear()
         self.acknowledgement_tracker.due = False
 
-    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> FastDelivery:
+    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> bool | None:
         assert host is self.host
         received = link.receive(frame, self.todo)
-        return FastDelivery.QUEUED if received else FastDelivery.REFUSED
+        return False if received else None
 
     def ask(
         self, host: Any = None, lease: Any = None, *, wants_reply: bool = True

@@ -333,7 +333,9 @@ def milliseconds_left(deadline: float | None, now: float) -> int:
     left_ms = (deadline - now) * 1000
     # A frame cannot state more than seven weeks. The message then never expires at the
     # receiver; the process that set the deadline enforces it.
-    return NO_DEADLINE if left_ms >= NO_DEADLINE else max(0, int(left_ms))
+    if left_ms >= NO_DEADLINE:
+        return NO_DEADLINE
+    return int(left_ms) if left_ms > 0 else 0
 
 
 def _run(to: int, outbound_run: OutboundRun, now: float) -> Run:

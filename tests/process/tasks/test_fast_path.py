@@ -11,7 +11,6 @@ import bus
 from bus.kernel.tasks.actions import Answer, Post
 from bus.model.message import Incoming, Kind
 from bus.process.dropping_account import new_account
-from bus.process.exchange import FastDelivery
 from bus.process.thread_manager import ThreadManager, call_in_host_thread
 from queuebroker.waiting.parking import SharedParker
 from specs.clauses import clause
@@ -85,7 +84,7 @@ class FastReceiver:
         )
         return Post(entry, [message])
 
-    def slip(self, *actions: Action) -> FastDelivery:
+    def slip(self, *actions: Action) -> bool | None:
         def event(todo: Any) -> bool:
             todo += actions
             return True
@@ -194,8 +193,8 @@ def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
     fast_receiver = FastReceiver()
     command, reply = fast_receiver.command(), _reply(fast_receiver.entry, 7)
 
-    assert fast_receiver.slip(command) is FastDelivery.DELIVERED
-    assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
+    assert fast_receiver.slip(command) is True
+    assert fast_receiver.slip(reply) is True
 
     assert fast_receiver.read[0] is command.messages[0]
     assert fast_receiver.read[1].number == 7
@@ -218,7 +217,7 @@ def test_an_answer_ends_the_wait_of_a_caller_in_the_thread_that_reads_it() -> No
         def wait(self, *_: object) -> bool:
             assert not taken, "the thread waits again"
             reply = _reply(fast_receiver.entry, 7)
-            assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
+            assert fast_receiver.slip(reply) is True
             return True
 
     fast_receiver.entry.mailbox.client.try_deliver_directly = take
@@ -237,7 +236,7 @@ def test_a_timer_fires_although_each_wait_brings_an_answer() -> None:
     class Answered(_WaitableLink):
         def wait(self, *_: object) -> bool:
             reply = _reply(fast_receiver.entry, 7)
-            assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
+            assert fast_receiver.slip(reply) is True
             return True
 
     fast_receiver.entry.mailbox.client.try_deliver_directly = lambda *_: True
@@ -299,7 +298,7 @@ def test_a_fast_path_message_overtakes_no_other_message(
     unread = len(fast_receiver.read)
     command = fast_receiver.command()
 
-    assert fast_receiver.slip(command) is FastDelivery.QUEUED
+    assert fast_receiver.slip(command) is False
 
     assert (
         len(fast_receiver.read)
@@ -317,7 +316,7 @@ def test_a_refused_fast_path_message_is_stored_nowhere() -> None:
         _Link(lambda _: False), b"", fast_receiver.host
     )
 
-    assert slip is FastDelivery.REFUSED
+    assert slip is None
     assert fast_receiver.read == []
     assert not fast_receiver.station.exchange._todo
 
@@ -333,10 +332,7 @@ def test_a_thread_that_performs_some_actions_leaves_the_rest_to_others() -> None
 
     station.home.inbox.push("something before them")
 
-    assert (
-        station.exchange.try_deliver_now(_Link(replies), b"", station.home)
-        is FastDelivery.QUEUED
-    )
+    assert station.exchange.try_deliver_now(_Link(replies), b"", station.home) is False
     station.exchange.act(1)
     assert given == [0]
     station.exchange.act()
@@ -352,7 +348,7 @@ def test_a_notification_is_on_the_account_of_its_subscription_at_once() -> None:
     account = fast_receiver.account()
     notification = fast_receiver.notification(account)
 
-    assert fast_receiver.slip(notification) is FastDelivery.DELIVERED
+    assert fast_receiver.slip(notification) is True
 
     assert fast_receiver.read == notification.messages
     assert account.unread == 1
@@ -375,7 +371,7 @@ def test_each_subscriber_gets_a_notification_whichever_thread_it_is_in(
     if not first:
         actions.reverse()
 
-    assert fast_receiver.slip(*actions) is FastDelivery.QUEUED
+    assert fast_receiver.slip(*actions) is False
 
     assert len(fast_receiver.read) == int(first)
     fast_receiver.station.exchange.act()
@@ -389,7 +385,7 @@ def test_a_notification_that_reports_a_gap_is_queued() -> None:
     account = fast_receiver.account()
     notification = fast_receiver.notification(account, gap=2)
 
-    assert fast_receiver.slip(notification) is FastDelivery.QUEUED
+    assert fast_receiver.slip(notification) is False
 
     assert fast_receiver.read == []
     assert account.unread == 0
@@ -405,8 +401,8 @@ def test_a_full_subscription_takes_no_notification_at_once(overflow: Overflow) -
     account = fast_receiver.account(1, overflow)
     first, second = [fast_receiver.notification(account, at) for at in (1, 2)]
 
-    assert fast_receiver.slip(first) is FastDelivery.DELIVERED
-    assert fast_receiver.slip(second) is FastDelivery.QUEUED
+    assert fast_receiver.slip(first) is True
+    assert fast_receiver.slip(second) is False
 
     assert fast_receiver.read == first.messages
     assert (account.unread, account.dropped, account.refused) == (1, 0, 0)
@@ -425,7 +421,7 @@ def test_a_fast_path_notification_overtakes_no_other_message(
     account = fast_receiver.account()
     notification = fast_receiver.notification(account)
 
-    assert fast_receiver.slip(notification) is FastDelivery.QUEUED
+    assert fast_receiver.slip(notification) is False
 
     assert (fast_receiver.read, account.unread) == ([], 0)
     assert fast_receiver.station.exchange._todo[-1] is notification
