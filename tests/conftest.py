@@ -13,6 +13,7 @@ import gc
 import itertools
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,9 +190,12 @@ def _nothing_left_behind(item: pytest.Item) -> Iterator[None]:
     if item.get_closest_marker("spark"):
         yield
         return
-    before = Snapshot.take()
+    before, handled = Snapshot.take(), sys.exception()
     yield
-    if leaks := before.leaks():
+    leaks = before.leaks()
+    if (error := sys.exception()) is not handled:
+        leaks.append(f"{error!r} still counts as being handled")
+    if leaks:
         pytest.fail("left behind: " + "; ".join(sorted(leaks)), pytrace=False)
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import queuebroker
 from queuebroker import _sync
-from tests.strikes import CALLS, JUMPS_IF, LOOKS
+from tests.strikes import CALLS, JUMPS_IF, LOOKS, RAISED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,8 +165,9 @@ class _Handling:
 
     def _look(self, frame: FrameType, offset: int) -> None:
         before, at = self._last.get(frame) or ("", 0)
-        self._last[frame] = _names(frame.f_code).get(offset, ""), offset
-        looks = (
+        name = _names(frame.f_code).get(offset, "")
+        self._last[frame] = name, offset
+        looks = name != RAISED and (
             before in LOOKS or before in CALLS or (before in JUMPS_IF and offset < at)
         )
         if looks and not self.ran:

@@ -61,6 +61,8 @@ _LIBRARY: Final = (queuebroker,)
 # into C, since a Python function has checked at its start.
 LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+# The next instruction if the last one has raised: then no check follows it.
+RAISED = "PUSH_EXC_INFO"
 # Only in 3.11: a check if the jump is made.
 JUMPS_IF = frozenset(
     f"POP_JUMP_BACKWARD_IF_{condition}"
@@ -227,7 +229,7 @@ class _Tracer:
             before, at = self._last.get(frame, ("", 0))
             name = _names(frame.f_code).get(frame.f_lasti, "")
             self._last[frame] = name, frame.f_lasti
-            if (
+            if name != RAISED and (
                 before in LOOKS
                 or before in CALLS
                 or (before in JUMPS_IF and frame.f_lasti < at)

@@ -99,6 +99,26 @@ def _places(package: _Package, act: Callable[[], object]) -> Iterator[int | None
     pytest.fail("no end of points")
 
 
+def test_a_call_that_has_raised_is_no_point() -> None:
+    """The exception would count as being handled for as long as the thread lives."""
+    package = _Package("""\
+class Sum:
+    def __init__(self):
+        self.of = []
+
+def known(empty):
+    try:
+        return empty.pop()
+    except IndexError:
+        return Sum()
+""")
+    for point in range(_ENOUGH):
+        if not strike(lambda: package.known([]), point, packages=[package]):
+            break
+        assert sys.exception() is None
+    assert 0 < point < _ENOUGH - 1
+
+
 def test_each_point_of_a_known_function_is_interrupted() -> None:
     package = _Package()
 
