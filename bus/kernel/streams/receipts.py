@@ -61,11 +61,10 @@ class Receipts:
                 del unread[0]
             else:
                 first[0] = number
-            taken = self._taken
-            if not (unread and (first := unread[0])[0] in taken):
+            if not (unread and (first := unread[0])[0] in self._taken):
                 return True
             number, count = first[0], 1
-            taken.discard(number)
+            self._taken.discard(number)
 
     def take_all(self) -> None:
         """Record that no received message is unread."""
