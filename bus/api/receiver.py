@@ -67,7 +67,7 @@ class Responder:
         unasked: the number of answers that nobody requested (BUS-MSG-7).
     """
 
-    __slots__ = ("_bus", "_config", "_router", "unasked")
+    __slots__ = ("_bus", "_encoders", "_limit", "_router", "unasked")
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class Responder:
         bus: TaskOwner | None,
     ) -> None:
         self._router: Final = router
-        self._config: Final = config
+        self._limit: Final = config.message_bytes_max
+        self._encoders: Final = config.encoders
         self._bus: Final = bus
         self.unasked: int = 0
 
@@ -99,11 +100,9 @@ class Responder:
     def answer(self, message: Incoming, payload: Any, error: str | None) -> None:
         """Answer a message whose answer is still wanted."""
         entry, asker, router = message._to, message._source, self._router
-        config = self._config
-        limit = config.message_bytes_max
-        frozen, size, encoded = freeze_within(payload, limit, config.encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         if error is not None:
-            error = fitting(error, limit)
+            error = fitting(error, self._limit)
         if asker.remote:
             if asker.address.bus != entry.address.bus:
                 router = self._router_to(str(asker.address.bus))
@@ -261,14 +260,15 @@ class Receiver:
             else:
                 item.deliver(self)
             return
-        if item.kind is Kind.NOTIFICATION:
+        if item.subscriptions:  # a notification has at least one
             self._notification(item)
             return
         callback = self._on_command
         if callback is None:
             self._keep(item)
             return
-        if not self._extract(item):
+        host: ThreadManager = item._to.host
+        if not self._extract(item, host):
             if item._dropped:
                 self._skip(item)
             return
@@ -279,7 +279,6 @@ class Receiver:
             answer = callback(item)
             if answer is NOREPLY or item._answered or not item.wants_reply:
                 return
-            host: ThreadManager = item._to.host
             host.waits_next = True
             try:
                 self.responder.answer(item, answer, None)
@@ -364,7 +363,7 @@ class Receiver:
             account: Account = message._account
             extracted, expired = account.extracted, account.expired
             try:
-                if self._extract(message):
+                if self._extract(message, message._to.host):
                     message.reference = (
                         message.subscriptions[0].reference
                         if message.subscriptions
@@ -428,7 +427,7 @@ class Receiver:
             message.subscriptions = alive
             self._keep(message)
             return
-        if not self._extract(message, not alive):
+        if not self._extract(message, message._to.host, not alive):
             if message._dropped:
                 self._skip(message)
             return
@@ -490,12 +489,14 @@ class Receiver:
             )
             return account.unread > queued
 
-    def _extract(self, message: Incoming, unwanted: bool = False) -> bool:
+    def _extract(
+        self, message: Incoming, host: ThreadManager, unwanted: bool = False
+    ) -> bool:
         """Take a message off its account; return False if it must not be delivered.
 
-        unwanted: True if no subscription of the notification is left.
+        host: of the task. unwanted: True if no subscription of the notification is
+          left.
         """
-        host: ThreadManager = message._to.host
         inbox, account, deadline = host.inbox, message._account, message._deadline
         late = deadline is not None and deadline <= (
             host.scheduler.since or _sync.monotonic()

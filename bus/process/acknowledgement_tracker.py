@@ -73,12 +73,11 @@ class AcknowledgementTracker:
         taken.append((receipt, message._number, 1, size))
         self._bytes = length = self._bytes + size
         # Called for each message: `_is_much` is inlined unless a run is being read.
-        return (
-            not (self.wakes_soon or receipt.peer.acks.in_exchange)
-            or length >= self._bytes_max
-            or len(taken) >= self._messages_max
-            or (bool(self._reading) and self._is_much())
-        )
+        if length >= self._bytes_max or len(taken) >= self._messages_max:
+            return True
+        if self._reading and self._is_much():
+            return True
+        return not (self.wakes_soon or receipt.peer.acks.in_exchange)
 
     def note_run(self, run: InboundRun) -> bool:
         """Note that a task reads, or has read, from a run; return True if urgent.

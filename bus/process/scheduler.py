@@ -98,20 +98,18 @@ class Scheduler:
         self.timers[:] = rest  # one step: an interrupt finds a heap before and after
 
     def put(self, mailbox: Mailbox, item: Any) -> None:
-        """Put an item into a mailbox."""
+        """Put an item into a mailbox; after an exception it is not there."""
         items = mailbox.items
         if items is None:
             items = mailbox.begin()
+        # No call below: an interrupt finds either all of these changes or none. In this
+        # order: a lack of memory leaves at most an empty mailbox in the run queue, and
+        # no item in a mailbox that gets no turn.
         if not (mailbox.ready or mailbox.held):
+            ready = self.ready
+            ready += (mailbox,)
             mailbox.ready = True
-            try:
-                self.ready.append(mailbox)
-            except MemoryError:
-                mailbox.ready = False
-                raise
-        # Last: an interrupt, or a lack of memory, leaves at most an empty mailbox in
-        # the run queue, and no item in a mailbox that gets no turn.
-        items.append(item)
+        items += (item,)
 
     def review(self, mailbox: Mailbox) -> None:
         """Put a mailbox into the run queue if it belongs there."""
@@ -134,7 +132,7 @@ class Scheduler:
         # A mailbox stays in the queue as long as it may have items. So an interrupt
         # between two of these steps costs one empty turn, and no task loses its later
         # turns.
-        items = mailbox.items
+        items: Any = mailbox.items
         if not items or type(item := items[0]) is InboundRun:
             item = self._next(mailbox, now)
             if item is None:
@@ -146,7 +144,6 @@ class Scheduler:
                 self._read(mailbox, item, now + slice_s)
                 return
             items = mailbox.items
-        assert items is not None
         del items[0]  # no call: an interrupt finds the item here or in ``item``
         if items:
             try:

@@ -379,15 +379,14 @@ class ThreadManager:
                 if inbox.items or requests:
                     self._drain_inbox(0.0)
                 # A plain statement before the jump back: see `_sync.Lock`.
-                scheduler.running = None
+                scheduler.since = None
         except BaseException:
             # An interrupt may have struck between the removal of a message from its
             # mailbox and the note for its sender that the task has taken it.
+            scheduler.running = scheduler.since = None
             if self.main and self.on_internal_error is not None:
                 self.on_internal_error()
             raise
-        finally:
-            scheduler.running = scheduler.since = None
         return turns
 
     def _serve_on(self) -> None:
@@ -485,9 +484,8 @@ class ThreadManager:
             return refused
         try:
             self._put(entry.mailbox, message)
-        except BaseException:  # an interrupt, perhaps behind the last step of `put`
-            items = entry.mailbox.items
-            if account is not None and not (items and items[-1] is message):
+        except BaseException:
+            if account is not None:
                 account.withdraw(message, lock)
             raise
         return Admission.ACCEPTED
@@ -512,16 +510,22 @@ class ThreadManager:
         message._account = account = (
             subscriptions[0]._account if subscriptions else mailbox.client.account
         )
+        items = mailbox.items
+        if items is None:
+            items = mailbox.begin()
         if not account.admit_at_once(message, inbox.lock):
             return False
         try:
-            self._put(mailbox, message)
-        except BaseException:  # an interrupt, perhaps behind the last step of `put`
-            items = mailbox.items
-            if items and items[-1] is message:
-                post.messages.clear()  # nothing is left of the action
-            else:
-                account.withdraw(message, inbox.lock)
+            # `Scheduler.put`, inlined: called for each message. As there, no call: an
+            # interrupt finds the message in the mailbox and on the account, or the
+            # action unchanged.
+            if not (mailbox.ready or mailbox.held):
+                ready = self._ready
+                ready += (mailbox,)
+                mailbox.ready = True
+            items += (message,)
+        except MemoryError:
+            account.withdraw(message, inbox.lock)
             raise
         return True
 

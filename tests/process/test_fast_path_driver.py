@@ -317,11 +317,11 @@ def test_a_message_whose_extraction_is_interrupted_takes_no_room_for_ever(
     """
     extract, struck = Receiver._extract, list[bool]()
 
-    def interrupted(receiver: Receiver, message: Incoming) -> bool:
+    def interrupted(receiver: Receiver, message: Incoming, host: ThreadManager) -> bool:
         if message._to is asker._entry and not struck:
             struck.append(True)
             raise KeyboardInterrupt
-        return extract(receiver, message)
+        return extract(receiver, message, host)
 
     with processes(2, BusConfig(window=4)) as [far, near]:
         server = far.register("server", thread=far.thread())

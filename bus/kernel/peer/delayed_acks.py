@@ -172,11 +172,13 @@ class DelayedAcks:
         extraction: the last message that the task has extracted, as for `on_extracted`.
         """
         has, taken = self.received, self._taken
-        if extraction is not None:
-            self.extracted[task] = extraction[0]
-        extracted = self.extracted.get(task, 0)
+        if extraction is None:
+            extracted = self.extracted.get(task, 0)
+        else:
+            self.extracted[task] = extracted = extraction[0]
         if (
-            len(taken) == (task in taken)  # no other task has extracted any
+            # No other task has extracted any.
+            (not taken or len(taken) == (task in taken))
             and self.controls_received == self._acked_controls
             and not has.missing
         ):
@@ -189,7 +191,8 @@ class DelayedAcks:
             self.due_at = None
             self.is_urgent = False
             self._exchanges = True
-        elif extraction is not None:  # due with the rest
+            return has.next - 1, extracted
+        if extraction is not None:  # due with the rest
             self.on_extracted(task, *extraction)
         return (0, 0) if has.missing else (has.next - 1, extracted)
 

@@ -47,24 +47,24 @@ class Receipts:
 
         True as well if the call is repeated: it may not have been acknowledged.
         """
-        unread, taken = self.unread, self._taken
+        unread = self.unread
         if not unread or (first := unread[0])[0] != number:
             # The rare case: messages extracted out of order.
             if number <= self.extracted:
                 return True  # repeated, after an interrupt
-            taken.update(range(number, number + count))
+            self._taken.update(range(number, number + count))
             return False
         while True:  # move the lower bound of the unread numbers up
             number += count
             self.extracted = number - 1
             if number == first[1]:
-                unread.popleft()
+                del unread[0]
             else:
                 first[0] = number
-            if not (taken and unread and (first := unread[0])[0] in taken):
+            if not (unread and (first := unread[0])[0] in self._taken):
                 return True
             number, count = first[0], 1
-            taken.discard(number)
+            self._taken.discard(number)
 
     def take_all(self) -> None:
         """Record that no received message is unread."""
