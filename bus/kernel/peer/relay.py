@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["AUDIENCE", "Dismissal", "Relay", "RelayState"]
 
 AUDIENCE: Final = 0  # the relay number for all subscribers in one process
+# A constant: on 3.11 the look-up of an enum member goes through its `__getattr__`.
+_COMMAND: Final = Kind.COMMAND
 
 
 class RelayState(enum.Enum):
@@ -308,7 +310,7 @@ class Relay(RunQueue):
                 self.peer.message_alarm.by(at)
             self._asked_until.add(*((key, at) for key, at in until if at is not None))
         for _, outbound_run in self.unacked:
-            if outbound_run.kind is Kind.COMMAND:
+            if outbound_run.kind is _COMMAND:
                 commands += len(outbound_run.bodies)
         rest: deque[tuple[int, OutboundRun]] = deque()
         counters = self.counters
