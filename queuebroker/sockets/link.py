@@ -217,10 +217,13 @@ class Link(LinkWriter):
         """Sleep as the reader, until the socket is readable or a thread releases it."""
         read_owner = self.read_owner
         spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
-        sleeper, began = read_owner.sleeper, _sync.monotonic()
+        sleeper, began = read_owner.sleeper, None
         try:
-            if not (spoke and sleeper.spin_is_due and sleeper.spin(began, deadline)):
-                sleeper.sleep(began, deadline, alone=True)
+            if spoke and sleeper.spin_is_due:
+                began = _sync.monotonic()
+                if sleeper.spin(began, deadline):
+                    return
+            sleeper.sleep(deadline, began, alone=True)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)

@@ -54,11 +54,11 @@ class ReadLease:
     Invariants:
     I1. ``_owner`` is the other place at which the thread that has the read lease is
         woken; guarded by the lock of the connection.
-    I2. that thread is on the wait list there only while ``_listed``, which it alone
-        uses.
+    I2. that thread is on the wait list there only within `sleep`, and after an
+        exception has ended that, until it has called `leave`.
     """
 
-    __slots__ = ("_connection", "_link", "_listed", "_owner", "_read_owner", "ended")
+    __slots__ = ("_connection", "_link", "_owner", "_read_owner", "ended")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
@@ -66,7 +66,6 @@ class ReadLease:
         self._link: Final = self._connection.link
         self._read_owner: Final = self._link.read_owner
         self._owner: Elsewhere | None = None
-        self._listed: bool = False
         self.ended: bool = False
 
     def take(self, elsewhere: Elsewhere, message: bytes | None = None) -> bool:
@@ -115,24 +114,33 @@ class ReadLease:
         """Sleep until there may be input here or elsewhere, or the deadline passes."""
         read_owner, elsewhere = self._read_owner, self._owner
         assert elsewhere is not None
-        sleeper, began = read_owner.sleeper, _sync.monotonic()
+        sleeper, arrived, began = read_owner.sleeper, elsewhere.arrived, None
         if read_owner.sent_since_sleep:
             read_owner.sent_since_sleep = False
             # A thread that spins checks for items itself. It need not be woken, so most
             # waits for an answer need no place on the wait list.
-            if sleeper.spin_is_due and sleeper.spin(
-                began, deadline, elsewhere.items.__len__
-            ):
-                return
-        self._listed = True
+            if sleeper.spin_is_due:
+                began = _sync.monotonic()
+                if sleeper.spin(began, deadline, elsewhere.items.__len__):
+                    return
         with elsewhere.lock:
-            elsewhere.arrived.enlist(sleeper)
+            # `WaitList.enlist`, inlined for each message.
+            if arrived._parkers is None:
+                arrived._parkers = []
+            arrived._parkers.append(sleeper)
+            arrived.asleep = True
         # Checked after the thread is listed: an earlier poster did not wake it.
         if not elsewhere.items:
-            sleeper.sleep(began, deadline, alone=False)
+            sleeper.sleep(deadline, began)
+        only = [sleeper]  # not under the lock: it may start the collector
         with elsewhere.lock:
-            elsewhere.arrived.leave(sleeper)
-        self._listed = False
+            # `WaitList.leave`, inlined for each message. It is needed if others are
+            # listed, or a signal handler that waited here has removed this one.
+            if arrived._parkers == only:
+                arrived._parkers.clear()
+                arrived.asleep = arrived._pinned
+            else:
+                arrived.leave(sleeper)
 
     def read(self) -> list[bytes]:
         """Receive the messages that have arrived, and return the read lease with them.
@@ -172,11 +180,9 @@ class ReadLease:
         So an interrupted thread may repeat the call: another may have the lease by now.
         """
         connection = self._connection
-        # Listed: an exception has ended `sleep`.
-        if self._listed and self._owner is elsewhere:
-            with elsewhere.lock:
+        if self._owner is elsewhere:
+            with elsewhere.lock:  # it is listed if an exception has ended `sleep`
                 elsewhere.arrived.leave(self._read_owner.sleeper)
-            self._listed = False
         with connection.lock:
             if self._owner is elsewhere:
                 self._read_owner.yield_locked(wanted=True)
