@@ -54,7 +54,6 @@ _RECEIVE_MESSAGES: Final = Act.RECEIVE_MESSAGES
 # Of a message, from the bytes of its body and its number.
 _head_of: Final = partial(MESSAGE_HEAD.pack, _MESSAGE)
 _HEAD_BYTES: Final = MESSAGE_HEAD.size
-_OPEN: Final = State.OPEN
 
 
 class Lost(NamedTuple):
@@ -95,6 +94,8 @@ class Protocol:
       lock, nothing else happens in between. The caller of the other methods sets this
       to 0 before it relies on ``sent``.
     outgoing: the bytes to send; `data_to_send` takes them.
+    plain: True only while the connection is open and the peer may send messages of any
+      agreed length: then one message needs no other check of the state.
     reader: the frames in the bytes that arrive.
     lease_s: the silence after which the peer is lost, in seconds; None: no limit.
 
@@ -118,6 +119,7 @@ class Protocol:
         "lease_s",
         "limit",
         "outgoing",
+        "plain",
         "reader",
         "receivable",
         "received",
@@ -147,6 +149,7 @@ class Protocol:
         self.gathered: list[bytes] = []
         self.gather_until: int = 0
         self.outgoing: list[bytes] = [] if hello is None else [frames.encode(hello)]
+        self.plain: bool = False
         self.reader: FrameReader = reader or FrameReader()
         self.lease_s: float | None = lease_s
         self._events: list[Event] = []
@@ -175,8 +178,8 @@ class Protocol:
         head = frames.head_of_message(self.sent + 1, len(message))
         # Two parts, so that a long message is not copied.
         self._send(_SEND_MESSAGES, head, message)
-        if not self.sent:
-            self.reader.unanswered = False
+        if not self.plain:
+            self.reader.unanswered, self.plain = False, True
         self.sent += 1
 
     def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
@@ -186,21 +189,20 @@ class Protocol:
         descriptors must go with its first byte. Credit that will be due soon precedes
         it.
         """
-        if self.state is not _OPEN:
-            self._send(_SEND_MESSAGES)  # the table decides
         number = self.sent + 1
         if descriptors:
             frame = frames.encode_message(number, message, descriptors)
         else:
             frame = _head_of(8 + len(message), number) + message
-        if self.taken >= self._riding_min and self.state is _OPEN:
+        if not self.plain:
+            self._send(_SEND_MESSAGES)  # the table decides
+            self.reader.unanswered, self.plain = False, True
+        if self.taken >= self._riding_min:
             # With a message that wakes a receiver of the peer anyway. Alone it would
             # wake the driver, in each of two processes that answer each other.
             frame = frames.encode(Credit(self.taken)) + frame
             self.receivable += self.taken
             self.taken = 0
-        if number == 1:
-            self.reader.unanswered = False
         self.sent = number
         return frame
 
@@ -208,8 +210,8 @@ class Protocol:
         """Send several messages; the peer must have room for them."""
         count = len(messages)
         self._send(_SEND_MESSAGES, frames.encode_run(self.sent + 1, messages))
-        if not self.sent:
-            self.reader.unanswered = False
+        if not self.plain:
+            self.reader.unanswered, self.plain = False, True
         self.sent += count
 
     def begin_gathering(self, message: bytes, most: int) -> None:
@@ -223,7 +225,7 @@ class Protocol:
         # From here on no call and no new object but the first: neither an interrupt nor
         # a lack of memory can come in between.
         self.gathered += one
-        self.reader.unanswered = False
+        self.reader.unanswered, self.plain = False, True
         self.sent = sent
         self.gather_until = until
 
@@ -244,6 +246,7 @@ class Protocol:
         if error is not None:
             kind, text = type(error).__name__, str(error)
             goodbye = Goodbye(received, abnormal=True, kind=kind, text=text)
+        self.plain = False
         self._send(Act.SEND_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
@@ -291,16 +294,14 @@ class Protocol:
         message, which needs none of the steps in between. The caller must then check
         whether credit is due, as ``credit(0)`` does.
         """
-        reader, number = self.reader, self.arrived + 1
-        size = len(data) - _HEAD_BYTES
+        number, size = self.arrived + 1, len(data) - _HEAD_BYTES
         if (
             size < 0
             or size > self.limit
             or not data.startswith(_head_of(8 + size, number))
             or number > self.receivable
-            or reader.parts
-            or reader.unanswered
-            or self.state is not _OPEN
+            or self.reader.parts
+            or not self.plain
         ):
             return None
         self._input_since_tick = True
@@ -391,6 +392,7 @@ class Protocol:
             self._receive_count(self.received + value.received, "credit for")
         elif isinstance(value, Goodbye) and self.state is not State.HELLO_RECEIVED:
             self._receive_count(value.received, "good-bye after")
+            self.plain = False
         elif isinstance(value, Hello):
             _check_offer(value)
         elif isinstance(value, Welcome):
@@ -443,6 +445,7 @@ class Protocol:
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
         self._riding_min = max(1, welcome.capacity // 4)
+        self.plain = not self.reader.unanswered
 
     def _frame_gathered(self) -> None:
         """Make a frame of the gathered messages, before anything else is sent."""
@@ -472,7 +475,7 @@ class Protocol:
         self._lose(error)
 
     def _lose(self, error: PeerLostError | ProtocolError) -> None:
-        self.state = State.ENDED
+        self.state, self.plain = State.ENDED, False
         self.reader.drop()
         self._events.append(Lost(error))
 

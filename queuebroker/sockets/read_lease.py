@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from queuebroker import _sync
+from queuebroker import _net, _sync
+from queuebroker.sockets.read_owner import OPEN
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Sized
 
-    from queuebroker import _net
     from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.queue import SocketMessageQueue
     from queuebroker.waiting.parking import WaitList
@@ -75,27 +75,38 @@ class ReadLease:
         empty, or the message needs the other steps of `SocketMessageQueue.send`.
         """
         connection, link = self._connection, self._link
-        lock, protocol = connection.lock, link.protocol
+        lock, read_owner = connection.lock, self._read_owner
         if lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
             return False  # a finalizer runs within an operation of this thread
         try:
             with lock:
                 try:
-                    if (
-                        connection._inbox._messages
-                        or (
-                            message is not None
-                            and (
-                                protocol.sent >= protocol.sendable
-                                or len(message) > protocol.limit
-                            )
-                        )
-                        or not self._read_owner.lease_locked(
-                            link.socket, connection.closed, owned=True
-                        )
-                    ):
+                    if connection._inbox._messages:
                         return False
-                    # No call before this: an interrupt would leave a lease without an
+                    if message is not None:
+                        protocol = link.protocol
+                        if (
+                            protocol.sent >= protocol.sendable
+                            or len(message) > protocol.limit
+                        ):
+                            return False
+                    if (
+                        read_owner.idle  # or leased: T3
+                        or read_owner.blocked
+                        or read_owner.over
+                        or read_owner._at is None
+                        or read_owner.sleeper.released
+                        or connection.closed != OPEN
+                    ):
+                        if not read_owner.lease_locked(
+                            link.socket, connection.closed, owned=True
+                        ):
+                            return False
+                    else:  # the rest of `lease_locked`, inlined for each message
+                        read_owner.idle = True
+                        read_owner._watch(read_owner._descriptor, _net.ONCE)
+                        read_owner.leased = True
+                    # No call since then: an interrupt would leave a lease without an
                     # owner.
                     self._owner = elsewhere
                     if message is not None:
@@ -160,7 +171,13 @@ class ReadLease:
                     frames = connection.grab_run_locked(len(inbox)) or []
                     self.ended = connection.closed[1 - connection.side]
                 if frames:
-                    self._read_owner.yield_locked(wanted=True)
+                    read_owner = self._read_owner
+                    if read_owner.over or read_owner.blocked:
+                        read_owner.yield_locked(wanted=True)
+                    else:  # the rest of `yield_locked`, inlined for each message
+                        read_owner.leased = False
+                        read_owner._watch(read_owner._descriptor, _net.READ)
+                        read_owner.idle = False
                     self._owner = None
             except BaseException:
                 connection.recover_locked()

@@ -288,20 +288,29 @@ def test_a_lone_message_may_be_received_whole(what: str) -> None:
     assert local.data_to_send() == other.data_to_send()
 
 
-@pytest.mark.parametrize("state", ["full", "left", "in a frame"])
+@pytest.mark.parametrize("state", ["full", "left", "peer left", "ended", "in a frame"])
 def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> None:
     """Without room, after a good-bye, in the middle of another frame."""
     local, remote = open_pair()
+    remote.receive_data(local.frame_of(b"m"))
     if state == "full":
         remote.send_run([b"m"] * WELCOME.capacity)
         carry(local, remote)
     elif state == "left":
         local.disconnect()
+    elif state == "peer left":
+        remote.disconnect()
+        carry(local, remote)
+    elif state == "ended":
+        local.receive_eof()
     else:
         local.receive_data(frames.encode(Ping(1))[:3])
     number = WELCOME.capacity + 1 if state == "full" else 1
 
     assert local.receive_whole(frames.encode_message(number, b"m")) is None
+    if local.state is not State.OPEN:
+        with pytest.raises(ValueError, match="cannot send_messages"):
+            local.frame_of(b"m")
 
 
 @pytest.mark.parametrize("begun", [13, 14, 50, 112])
