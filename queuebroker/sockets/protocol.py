@@ -8,14 +8,12 @@ time is an argument.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queuebroker.sockets import frames
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
 from queuebroker.sockets.frame_reader import FrameReader
 from queuebroker.sockets.frames import (
-    MESSAGE_HEAD,
     Credit,
     Frame,
     Goodbye,
@@ -26,6 +24,7 @@ from queuebroker.sockets.frames import (
     Refusal,
     Refused,
     Welcome,
+    pack_head,
 )
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 
@@ -51,9 +50,6 @@ _UNMET: Final = (State.LISTENING, State.HELLO_RECEIVED, State.HELLO_SENT)
 _MESSAGE: Final = int(Frame.MESSAGE)
 _SEND_MESSAGES: Final = Act.SEND_MESSAGES
 _RECEIVE_MESSAGES: Final = Act.RECEIVE_MESSAGES
-# Of a message, from the bytes of its body and its number.
-_head_of: Final = partial(MESSAGE_HEAD.pack, _MESSAGE)
-_HEAD_BYTES: Final = MESSAGE_HEAD.size
 
 
 class Lost(NamedTuple):
@@ -105,6 +101,7 @@ class Protocol:
     """
 
     __slots__ = (
+        "_arrived_at_tick",
         "_events",
         "_input_since_tick",
         "_last_input_at",
@@ -154,6 +151,7 @@ class Protocol:
         self.lease_s: float | None = lease_s
         self._events: list[Event] = []
         self._input_since_tick = True
+        self._arrived_at_tick = 0
         self._last_input_at: float | None = None
         self._pinged = False
         self._pongs = 0  # in `outgoing`
@@ -193,7 +191,7 @@ class Protocol:
         if descriptors:
             frame = frames.encode_message(number, message, descriptors)
         else:
-            frame = _head_of(8 + len(message), number) + message
+            frame = pack_head(8 + len(message), number) + message
         if not self.plain:
             self._send(_SEND_MESSAGES)  # the table decides
             self.reader.unanswered, self.plain = False, True
@@ -286,30 +284,6 @@ class Protocol:
         except ProtocolError as error:
             self._break(error)
 
-    def receive_whole(self, data: bytes) -> bytes | None:
-        """Process ``data`` if it is exactly one message; return that message.
-
-        The message counts as received. Otherwise return None; the caller then passes
-        the data to `receive_data`. Nearly every read of a waiting receiver is one
-        message, which needs none of the steps in between. The caller must then check
-        whether credit is due, as ``credit(0)`` does.
-        """
-        number, size = self.arrived + 1, len(data) - _HEAD_BYTES
-        if (
-            size < 0
-            or size > self.limit
-            or not data.startswith(_head_of(8 + size, number))
-            or number > self.receivable
-            or self.reader.parts
-            or not self.plain
-        ):
-            return None
-        self._input_since_tick = True
-        self.gather_until = 0
-        self.arrived = number
-        self.taken += 1
-        return data[_HEAD_BYTES:]
-
     def receive_gathered(self, count: int) -> None:
         """Record that ``count`` bytes were read into the gathering; 0 means the end."""
         reader = self.reader
@@ -342,8 +316,13 @@ class Protocol:
         """
         if self.lease_s is None or self.state in (State.ENDED, State.LISTENING):
             return
-        if self._input_since_tick or self._last_input_at is None:
+        if (
+            self._input_since_tick
+            or self.arrived != self._arrived_at_tick
+            or self._last_input_at is None
+        ):
             self._input_since_tick = self._pinged = False
+            self._arrived_at_tick = self.arrived
             self._last_input_at = now
             return
         silent_s = now - self._last_input_at

@@ -24,6 +24,7 @@ from queuebroker.sockets.protocol import Event, Lost, Protocol
 from queuebroker.sockets.states import State
 from specs.clauses import clause
 from tests.sockets.protocol_pairs import HELLO, WELCOME, carry, open_pair, received
+from tests.sockets.support import Wired
 from tests.sockets.test_frames import encoded
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
         remote.receive_data(said)
         assert remote.ended is (size > 10)
     _, remote = open_unanswered(10)
-    assert remote.receive_whole(first) is None  # `receive_data` handles it
+    assert read_whole(remote, first) is None  # `receive_data` handles it
     for answer in (alone, by_the_caller, together):
         _, remote = open_unanswered(10)
         remote.receive_data(frames.encode_message(1, b""))
@@ -229,7 +230,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
         assert received(remote) == [b"", bytes(size)]
         _, remote = open_unanswered(10)
         answer(remote)
-        assert remote.receive_whole(first) == bytes(size)
+        assert read_whole(remote, first) == bytes(size)
 
 
 def test_a_connector_receives_messages_up_to_the_agreed_limit_at_once() -> None:
@@ -241,6 +242,14 @@ def test_a_connector_receives_messages_up_to_the_agreed_limit_at_once() -> None:
     _, remote = open_unanswered(WELCOME.limit + 1)
     remote.receive_data(frames.encode_message(1, bytes(WELCOME.limit + 1)))
     assert remote.ended
+
+
+def read_whole(protocol: Protocol, data: bytes) -> bytes | None:
+    """Return the message that a link reads, if the bytes are exactly one."""
+    wired = Wired(protocol)
+    message = wired.read_whole(data)
+    wired.close()
+    return message
 
 
 def lone_frames() -> dict[str, bytes]:
@@ -267,25 +276,24 @@ def test_a_lone_message_may_be_received_whole(what: str) -> None:
     data = lone_frames()[what]
     (local, _), (other, _) = open_pair(), open_pair()
 
-    message = local.receive_whole(data)
+    wired = Wired(local)
+    message = wired.read_whole(data)
 
     assert (message is not None) is (what in ("one message", "an empty one"))
+    other.receive_data(data)
     if message is None:
-        local.receive_data(data)
-        other.receive_data(data)
-        assert repr(local.events()) == repr(other.events())  # errors are not equal
+        assert repr(wired.events) == repr(other.events())  # errors are not equal
     else:
-        other.receive_data(data)
         assert [message] == received(other)
-        assert local.events() == []
+        assert wired.events == []
         other.credit(1)
-        local.credit(0)
     assert (local.state, local.owed, local.taken) == (
         other.state,
         other.owed,
         other.taken,
     )
-    assert local.data_to_send() == other.data_to_send()
+    assert wired.written == b"".join(other.data_to_send())
+    wired.close()
 
 
 @pytest.mark.parametrize("state", ["full", "left", "peer left", "ended", "in a frame"])
@@ -307,7 +315,7 @@ def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> Non
         local.receive_data(frames.encode(Ping(1))[:3])
     number = WELCOME.capacity + 1 if state == "full" else 1
 
-    assert local.receive_whole(frames.encode_message(number, b"m")) is None
+    assert read_whole(local, frames.encode_message(number, b"m")) is None
     if local.state is not State.OPEN:
         with pytest.raises(ValueError, match="cannot send_messages"):
             local.frame_of(b"m")
