@@ -24,7 +24,6 @@ from queuebroker.sockets.frames import (
     Refusal,
     Refused,
     Welcome,
-    pack_head,
 )
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 
@@ -83,6 +82,7 @@ class Protocol:
     arrived: messages that arrived, and so the number of the last one.
     receivable: number of the last message for which there is room here.
     taken: messages that were received here, and for which no credit was returned.
+    riding_min: the minimum ``taken`` for credit to go with a message.
     gathered: messages sent, and not yet in a frame; `data_to_send` makes it.
     gather_until: number of the last message that any thread may send by itself, 0 if
       none. The thread checks this number, adds the message to ``gathered`` and
@@ -107,7 +107,6 @@ class Protocol:
         "_last_input_at",
         "_pinged",
         "_pongs",
-        "_riding_min",
         "arrived",
         "capacity",
         "descriptors",
@@ -120,6 +119,7 @@ class Protocol:
         "reader",
         "receivable",
         "received",
+        "riding_min",
         "sendable",
         "sent",
         "state",
@@ -155,8 +155,7 @@ class Protocol:
         self._last_input_at: float | None = None
         self._pinged = False
         self._pongs = 0  # in `outgoing`
-        # How many messages were received before their credit goes with a message.
-        self._riding_min = 0
+        self.riding_min: int = 0
 
     # Sending. A frame that the state does not allow is the caller's fault: ValueError.
     # Each method builds its frame before it changes anything. Except in `welcome` and
@@ -171,37 +170,39 @@ class Protocol:
         """Reject the requested connection."""
         self._send(Act.SEND_REFUSED, frames.encode(Refused(reason, text)))
 
-    def send_message(self, message: bytes) -> None:
-        """Send one message; the peer must have room for it."""
-        head = frames.head_of_message(self.sent + 1, len(message))
-        # Two parts, so that a long message is not copied.
-        self._send(_SEND_MESSAGES, head, message)
+    def send_message(self, message: bytes, descriptors: int = 0) -> None:
+        """Send one message; the peer must have room for it.
+
+        The descriptors must go with the first byte of its frame, which is one part.
+        """
+        number = self.sent + 1
+        if descriptors:
+            parts = [frames.encode_message(number, message, descriptors)]
+        else:  # two parts, so that a long message is not copied
+            parts = [frames.head_of_message(number, len(message)), message]
+        self._send(_SEND_MESSAGES, *parts)
         if not self.plain:
             self.reader.unanswered, self.plain = False, True
         self.sent += 1
 
-    def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
-        """Count a message as sent, and return its frame; the peer must have room.
+    def begin_message(self) -> None:
+        """Check that a message may be sent, and note that the peer is answered.
 
-        The caller sends the frame itself, so no output may be pending before it. The
-        descriptors must go with its first byte. Credit that will be due soon precedes
-        it.
+        Only while not ``plain``, by a caller that sends the frame itself. It counts the
+        message in ``sent``, and no output may be pending before that.
         """
-        number = self.sent + 1
-        if descriptors:
-            frame = frames.encode_message(number, message, descriptors)
-        else:
-            frame = pack_head(8 + len(message), number) + message
-        if not self.plain:
-            self._send(_SEND_MESSAGES)  # the table decides
-            self.reader.unanswered, self.plain = False, True
-        if self.taken >= self._riding_min:
-            # With a message that wakes a receiver of the peer anyway. Alone it would
-            # wake the driver, in each of two processes that answer each other.
-            frame = frames.encode(Credit(self.taken)) + frame
-            self.receivable += self.taken
-            self.taken = 0
-        self.sent = number
+        self._send(_SEND_MESSAGES)  # the table decides
+        self.reader.unanswered, self.plain = False, True
+
+    def with_credit(self, frame: bytes) -> bytes:
+        """Return credit and the frame of a message, which wakes the peer anyway.
+
+        Once ``taken`` amounts to ``riding_min``. Alone, the credit would soon wake the
+        driver, in each of two processes that answer each other.
+        """
+        frame = frames.encode(Credit(self.taken)) + frame
+        self.receivable += self.taken
+        self.taken = 0
         return frame
 
     def send_run(self, messages: Sequence[bytes]) -> None:
@@ -423,7 +424,7 @@ class Protocol:
         self.reader.capacity = welcome.capacity
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
-        self._riding_min = max(1, welcome.capacity // 4)
+        self.riding_min = max(1, welcome.capacity // 4)
         self.plain = not self.reader.unanswered
 
     def _frame_gathered(self) -> None:

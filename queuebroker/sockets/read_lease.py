@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.read_owner import OPEN
+from queuebroker.sockets.unsent import JOIN_BYTES_MAX
 
 if TYPE_CHECKING:
     import _thread
@@ -64,6 +65,7 @@ class ReadLease:
         self._connection: Final = queue._socket_connection
         assert self._connection.watch is None  # else each message takes other steps
         self._link: Final = self._connection.link
+        assert not self._link.driver.background  # see `take`
         self._read_owner: Final = self._link.read_owner
         self._owner: Elsewhere | None = None
         self.ended: bool = False
@@ -75,21 +77,21 @@ class ReadLease:
         empty, or the message needs the other steps of `SocketMessageQueue.send`.
         """
         connection, link = self._connection, self._link
-        lock, read_owner = connection.lock, self._read_owner
+        read_owner, protocol = self._read_owner, link.protocol
+        lock = connection.lock
         if lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
             return False  # a finalizer runs within an operation of this thread
         try:
             with lock:
                 try:
-                    if connection._inbox._messages:
-                        return False
-                    if message is not None:
-                        protocol = link.protocol
-                        if (
+                    if connection._inbox._messages or (
+                        message is not None
+                        and (
                             protocol.sent >= protocol.sendable
                             or len(message) > protocol.limit
-                        ):
-                            return False
+                        )
+                    ):
+                        return False
                     if (
                         read_owner.idle  # or leased: T3
                         or read_owner.blocked
@@ -110,7 +112,10 @@ class ReadLease:
                     # owner.
                     self._owner = elsewhere
                     if message is not None:
-                        link.post_locked(message)
+                        if read_owner.blocked or len(message) > JOIN_BYTES_MAX:
+                            link.post_locked(message)
+                        else:  # the rest of it: without a thread nothing is gathered
+                            link.post_whole_locked(message)
                 except BaseException:
                     connection.recover_locked()
                     raise

@@ -147,6 +147,12 @@ class Wired:
         with self._link.lock:
             return self._link.read_whole_locked(own)
 
+    def post(self, message: bytes) -> bytes:
+        """Let the link send a message; return what it has written."""
+        with self._link.lock:
+            self._link.post_locked(message)
+        return self.written
+
     @property
     def written(self) -> bytes:
         """What the link has written since the last time."""

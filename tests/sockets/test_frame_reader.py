@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -209,8 +210,8 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
     def alone(remote: Protocol) -> None:
         remote.send_message(b"")
 
-    def by_the_caller(remote: Protocol) -> None:
-        remote.frame_of(b"")
+    def by_the_link(remote: Protocol) -> None:
+        assert post(remote, b"")
 
     def together(remote: Protocol) -> None:
         remote.send_run([b"", b""])
@@ -222,7 +223,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
         assert remote.ended is (size > 10)
     _, remote = open_unanswered(10)
     assert read_whole(remote, first) is None  # `receive_data` handles it
-    for answer in (alone, by_the_caller, together):
+    for answer in (alone, by_the_link, together):
         _, remote = open_unanswered(10)
         remote.receive_data(frames.encode_message(1, b""))
         answer(remote)
@@ -246,10 +247,14 @@ def test_a_connector_receives_messages_up_to_the_agreed_limit_at_once() -> None:
 
 def read_whole(protocol: Protocol, data: bytes) -> bytes | None:
     """Return the message that a link reads, if the bytes are exactly one."""
-    wired = Wired(protocol)
-    message = wired.read_whole(data)
-    wired.close()
-    return message
+    with closing(Wired(protocol)) as wired:
+        return wired.read_whole(data)
+
+
+def post(protocol: Protocol, message: bytes) -> bytes:
+    """Return the bytes that a link writes for a message."""
+    with closing(Wired(protocol)) as wired:
+        return wired.post(message)
 
 
 def lone_frames() -> dict[str, bytes]:
@@ -300,7 +305,7 @@ def test_a_lone_message_may_be_received_whole(what: str) -> None:
 def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> None:
     """Without room, after a good-bye, in the middle of another frame."""
     local, remote = open_pair()
-    remote.receive_data(local.frame_of(b"m"))
+    remote.receive_data(post(local, b"m"))
     if state == "full":
         remote.send_run([b"m"] * WELCOME.capacity)
         carry(local, remote)
@@ -318,7 +323,7 @@ def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> Non
     assert read_whole(local, frames.encode_message(number, b"m")) is None
     if local.state is not State.OPEN:
         with pytest.raises(ValueError, match="cannot send_messages"):
-            local.frame_of(b"m")
+            post(local, b"m")
 
 
 @pytest.mark.parametrize("begun", [13, 14, 50, 112])
