@@ -245,7 +245,7 @@ class Protocol:
         if error is not None:
             kind, text = type(error).__name__, str(error)
             goodbye = Goodbye(received, abnormal=True, kind=kind, text=text)
-        self.plain = False
+        self.plain = False  # without the next line, one message takes more steps
         self._send(Act.SEND_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
