@@ -177,13 +177,14 @@ class Protocol:
         """
         number = self.sent + 1
         if descriptors:
-            parts = [frames.encode_message(number, message, descriptors)]
+            frame = frames.encode_message(number, message, descriptors)
+            self._send(_SEND_MESSAGES, frame)
         else:  # two parts, so that a long message is not copied
-            parts = [frames.head_of_message(number, len(message)), message]
-        self._send(_SEND_MESSAGES, *parts)
+            head = frames.head_of_message(number, len(message))
+            self._send(_SEND_MESSAGES, head, message)
         if not self.plain:
             self.reader.unanswered, self.plain = False, True
-        self.sent += 1
+        self.sent = number
 
     def begin_message(self) -> None:
         """Check that a message may be sent, and note that the peer is answered.
