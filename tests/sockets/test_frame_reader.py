@@ -301,6 +301,7 @@ def test_a_lone_message_may_be_received_whole(what: str) -> None:
     wired.close()
 
 
+@clause("QB-SOCK-3", "QB-SOCK-4")
 @pytest.mark.parametrize("state", ["full", "left", "peer left", "ended", "in a frame"])
 def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> None:
     """Without room, after a good-bye, in the middle of another frame."""
