@@ -73,6 +73,9 @@ class Protocol:
        the peer does not read must not pile up;
     4. once it is ``ended`` and all was sent, close the connection.
 
+    A link passes these methods by for a message alone, while ``plain``: it makes the
+    same changes in `LinkWriter.post_whole_locked` and `Link.read_whole_locked`.
+
     state: the state of the connection.
     capacity, limit, descriptors: the agreed values, once the connection is open; before
       that, the last two are those that a caller offers.
