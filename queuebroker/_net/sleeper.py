@@ -187,10 +187,12 @@ class Sleeper(AdaptiveSpin):
         self.record_spin(came=_sync.monotonic() <= until)
         return True
 
-    def sleep(self, began: float, deadline: float | None, *, alone: bool) -> None:
+    def sleep(
+        self, deadline: float | None, began: float | None = None, *, alone: bool = False
+    ) -> None:
         """Sleep until an event wakes this, or until a point on the monotonic clock.
 
-        began: when the wait began, on the monotonic clock.
+        began: when the wait began, on the monotonic clock; None: now.
         alone: True to block in the socket alone first, the usual source of the wake-up.
           To wait for two descriptors costs up to a third of a round trip. A `release`
           is noticed when that first wait ends, within milliseconds.
@@ -198,14 +200,19 @@ class Sleeper(AdaptiveSpin):
         Raises:
             SocketFailure: the socket has failed; only if ``alone``.
         """
+        if self._may_spin and began is None:
+            began = _sync.monotonic()
         if not (alone and self._came_alone(deadline)):
             rest_ms = None
             if deadline is not None:
-                rest_s = max(0.0, deadline - _sync.monotonic())
-                rest_ms = min(rest_s * 1000, INT_MAX)
+                rest_ms = (deadline - _sync.monotonic()) * 1000
+                if rest_ms < 0:
+                    rest_ms = 0
+                elif rest_ms > INT_MAX:
+                    rest_ms = INT_MAX
             if not self._poll(rest_ms):
                 return
-        if self._may_spin:
+        if began is not None:
             self.record_sleep(_sync.monotonic() - began)
 
     def _came_alone(self, deadline: float | None) -> bool:

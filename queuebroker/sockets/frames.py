@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,6 +45,7 @@ __all__ = [
     "encode_message",
     "encode_run",
     "head_of_message",
+    "pack_head",
 ]
 
 MAGIC: Final = b"QUEUEBRK"
@@ -83,8 +85,9 @@ class Frame(enum.IntEnum):
     MESSAGE_WITH_FDS = 10
 
 
-# As an int: an Enum lookup for every message would be slow.
-_MESSAGE_KIND: Final = int(Frame.MESSAGE)
+# The bytes that precede a message, from the length of the body and the number; in C,
+# for every message. An Enum lookup would be slow.
+pack_head: Final = partial(MESSAGE_HEAD.pack, int(Frame.MESSAGE))
 
 
 class Refusal(enum.IntEnum):
@@ -218,7 +221,7 @@ def _body_of(
 
 def head_of_message(number: int, size: int) -> bytes:
     """Return the bytes that precede a message of ``size`` bytes in its frame."""
-    return MESSAGE_HEAD.pack(_MESSAGE_KIND, 8 + size, number)
+    return pack_head(8 + size, number)
 
 
 def encode_message(number: int, message: bytes, descriptors: int = 0) -> bytes:

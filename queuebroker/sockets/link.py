@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError, failed, lost
+from queuebroker.sockets.frames import MESSAGE_HEAD, pack_head
 from queuebroker.sockets.incoming import READ_BYTES
 from queuebroker.sockets.link_writer import LinkWriter
 
@@ -28,6 +29,7 @@ TICKS: Final = 8
 # no longer be written to, before it is ended.
 READS_MAX: Final = 16
 LAST_READS_MAX: Final = 1024
+_HEAD_BYTES: Final = MESSAGE_HEAD.size
 
 
 class Link(LinkWriter):
@@ -147,11 +149,13 @@ class Link(LinkWriter):
         stores messages in ``inbox``, and the result is None.
         """
         protocol = self.protocol
+        reader = protocol.reader
         if (
             self.closed
             or self.piecewise
             or inbox._messages  # earlier ones
-            or protocol.reader.gathering is not None
+            or reader.parts
+            or reader.gathering is not None
         ):
             if not self.closed:
                 self.read_locked()
@@ -170,10 +174,22 @@ class Link(LinkWriter):
             self.mid_io = False  # no byte was taken from the socket
             self.fail_locked(failed(error))
             return None
-        message = protocol.receive_whole(data)
-        if message is None:
+        # Nearly every read of a waiting receiver is one message. Its steps are inlined
+        # from `Protocol.receive_data`.
+        number, size = protocol.arrived + 1, len(data) - _HEAD_BYTES
+        if (
+            size < 0
+            or size > protocol.limit
+            or not data.startswith(pack_head(8 + size, number))
+            or number > protocol.receivable
+            or not protocol.plain
+        ):
             self.read_locked(data)
             return None
+        message = data[_HEAD_BYTES:]
+        protocol.gather_until = 0  # the next message may be an answer
+        protocol.arrived = number
+        protocol.taken += 1
         inbox._pulled += 1  # before the next line: without memory the link fails
         self.mid_io = False
         if 2 * protocol.taken >= protocol.capacity:
@@ -217,10 +233,13 @@ class Link(LinkWriter):
         """Sleep as the reader, until the socket is readable or a thread releases it."""
         read_owner = self.read_owner
         spoke, read_owner.sent_since_sleep = read_owner.sent_since_sleep, False
-        sleeper, began = read_owner.sleeper, _sync.monotonic()
+        sleeper, began = read_owner.sleeper, None
         try:
-            if not (spoke and sleeper.spin_is_due and sleeper.spin(began, deadline)):
-                sleeper.sleep(began, deadline, alone=True)
+            if spoke and sleeper.spin_is_due:
+                began = _sync.monotonic()
+                if sleeper.spin(began, deadline):
+                    return
+            sleeper.sleep(deadline, began, alone=True)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError
+from queuebroker.sockets.frames import pack_head
 from queuebroker.sockets.quick_sends import QuickSends
 from queuebroker.sockets.served_socket import ServedSocket
 from queuebroker.sockets.states import TRANSITIONS, Act, State
@@ -173,17 +174,32 @@ class LinkWriter(ServedSocket):
                 self._quick_sends.in_a_row //= 2
             elif self._gather_locked(message):
                 return
-        self.read_owner.sent_since_sleep = True
         if (
             self._unsent.pieces
             or protocol.outgoing
             or protocol.gathered
             or len(message) > JOIN_BYTES_MAX
         ):
+            self.read_owner.sent_since_sleep = True
             protocol.send_message(message)
             self.flush_locked()
-            return
-        data = protocol.frame_of(message)
+        else:
+            self.post_whole_locked(message)
+
+    def post_whole_locked(self, message: bytes) -> None:
+        """Send one message with one write; the peer must have room for it.
+
+        It has `JOIN_BYTES_MAX` at most, and nothing is unsent or gathered.
+        """
+        protocol = self.protocol
+        self.read_owner.sent_since_sleep = True
+        number = protocol.sent + 1
+        data = pack_head(8 + len(message), number) + message
+        if not protocol.plain:
+            protocol.begin_message()
+        if protocol.taken >= protocol.riding_min:
+            data = protocol.with_credit(data)
+        protocol.sent = number
         self.mid_io = True
         try:
             sent = self.socket.send(data, self._flags)
@@ -234,11 +250,16 @@ class LinkWriter(ServedSocket):
 
     def post_fds_locked(self, message: bytes, fds: list[int]) -> None:
         """Send one message, then close its descriptors; the peer must have room."""
+        protocol = self.protocol
         self.mid_io = True
-        before = self.protocol.data_to_send()
+        before = protocol.data_to_send()
         if before:
             self._unsent.pieces.append(memoryview(b"".join(before)))
-        self._unsent.keep_described(self.protocol.frame_of(message, len(fds)), fds)
+        protocol.send_message(message, len(fds))
+        (frame,) = protocol.data_to_send()
+        if protocol.taken >= protocol.riding_min:
+            frame = protocol.with_credit(frame)
+        self._unsent.keep_described(frame, fds)
         self.mid_io = False
         self.flush_locked()
 

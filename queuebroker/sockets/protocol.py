@@ -8,14 +8,12 @@ time is an argument.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queuebroker.sockets import frames
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
 from queuebroker.sockets.frame_reader import FrameReader
 from queuebroker.sockets.frames import (
-    MESSAGE_HEAD,
     Credit,
     Frame,
     Goodbye,
@@ -51,10 +49,6 @@ _UNMET: Final = (State.LISTENING, State.HELLO_RECEIVED, State.HELLO_SENT)
 _MESSAGE: Final = int(Frame.MESSAGE)
 _SEND_MESSAGES: Final = Act.SEND_MESSAGES
 _RECEIVE_MESSAGES: Final = Act.RECEIVE_MESSAGES
-# Of a message, from the bytes of its body and its number.
-_head_of: Final = partial(MESSAGE_HEAD.pack, _MESSAGE)
-_HEAD_BYTES: Final = MESSAGE_HEAD.size
-_OPEN: Final = State.OPEN
 
 
 class Lost(NamedTuple):
@@ -79,6 +73,9 @@ class Protocol:
        the peer does not read must not pile up;
     4. once it is ``ended`` and all was sent, close the connection.
 
+    A link passes these methods by for a message alone, while ``plain``: it makes the
+    same changes in `LinkWriter.post_whole_locked` and `Link.read_whole_locked`.
+
     state: the state of the connection.
     capacity, limit, descriptors: the agreed values, once the connection is open; before
       that, the last two are those that a caller offers.
@@ -88,6 +85,7 @@ class Protocol:
     arrived: messages that arrived, and so the number of the last one.
     receivable: number of the last message for which there is room here.
     taken: messages that were received here, and for which no credit was returned.
+    riding_min: the minimum ``taken`` for credit to go with a message.
     gathered: messages sent, and not yet in a frame; `data_to_send` makes it.
     gather_until: number of the last message that any thread may send by itself, 0 if
       none. The thread checks this number, adds the message to ``gathered`` and
@@ -95,6 +93,8 @@ class Protocol:
       lock, nothing else happens in between. The caller of the other methods sets this
       to 0 before it relies on ``sent``.
     outgoing: the bytes to send; `data_to_send` takes them.
+    plain: True only while the connection is open and the peer may send messages of any
+      agreed length: then one message needs no other check of the state.
     reader: the frames in the bytes that arrive.
     lease_s: the silence after which the peer is lost, in seconds; None: no limit.
 
@@ -104,12 +104,12 @@ class Protocol:
     """
 
     __slots__ = (
+        "_arrived_at_tick",
         "_events",
         "_input_since_tick",
         "_last_input_at",
         "_pinged",
         "_pongs",
-        "_riding_min",
         "arrived",
         "capacity",
         "descriptors",
@@ -118,9 +118,11 @@ class Protocol:
         "lease_s",
         "limit",
         "outgoing",
+        "plain",
         "reader",
         "receivable",
         "received",
+        "riding_min",
         "sendable",
         "sent",
         "state",
@@ -147,15 +149,16 @@ class Protocol:
         self.gathered: list[bytes] = []
         self.gather_until: int = 0
         self.outgoing: list[bytes] = [] if hello is None else [frames.encode(hello)]
+        self.plain: bool = False
         self.reader: FrameReader = reader or FrameReader()
         self.lease_s: float | None = lease_s
         self._events: list[Event] = []
         self._input_since_tick = True
+        self._arrived_at_tick = 0
         self._last_input_at: float | None = None
         self._pinged = False
         self._pongs = 0  # in `outgoing`
-        # How many messages were received before their credit goes with a message.
-        self._riding_min = 0
+        self.riding_min: int = 0
 
     # Sending. A frame that the state does not allow is the caller's fault: ValueError.
     # Each method builds its frame before it changes anything. Except in `welcome` and
@@ -170,46 +173,48 @@ class Protocol:
         """Reject the requested connection."""
         self._send(Act.SEND_REFUSED, frames.encode(Refused(reason, text)))
 
-    def send_message(self, message: bytes) -> None:
-        """Send one message; the peer must have room for it."""
-        head = frames.head_of_message(self.sent + 1, len(message))
-        # Two parts, so that a long message is not copied.
-        self._send(_SEND_MESSAGES, head, message)
-        if not self.sent:
-            self.reader.unanswered = False
-        self.sent += 1
+    def send_message(self, message: bytes, descriptors: int = 0) -> None:
+        """Send one message; the peer must have room for it.
 
-    def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
-        """Count a message as sent, and return its frame; the peer must have room.
-
-        The caller sends the frame itself, so no output may be pending before it. The
-        descriptors must go with its first byte. Credit that will be due soon precedes
-        it.
+        The descriptors must go with the first byte of its frame, which is one part.
         """
-        if self.state is not _OPEN:
-            self._send(_SEND_MESSAGES)  # the table decides
         number = self.sent + 1
         if descriptors:
             frame = frames.encode_message(number, message, descriptors)
-        else:
-            frame = _head_of(8 + len(message), number) + message
-        if self.taken >= self._riding_min and self.state is _OPEN:
-            # With a message that wakes a receiver of the peer anyway. Alone it would
-            # wake the driver, in each of two processes that answer each other.
-            frame = frames.encode(Credit(self.taken)) + frame
-            self.receivable += self.taken
-            self.taken = 0
-        if number == 1:
-            self.reader.unanswered = False
+            self._send(_SEND_MESSAGES, frame)
+        else:  # two parts, so that a long message is not copied
+            head = frames.head_of_message(number, len(message))
+            self._send(_SEND_MESSAGES, head, message)
+        if not self.plain:
+            self.reader.unanswered, self.plain = False, True
         self.sent = number
+
+    def begin_message(self) -> None:
+        """Check that a message may be sent, and note that the peer is answered.
+
+        Only while not ``plain``, by a caller that sends the frame itself. It counts the
+        message in ``sent``, and no output may be pending before that.
+        """
+        self._send(_SEND_MESSAGES)  # the table decides
+        self.reader.unanswered, self.plain = False, True
+
+    def with_credit(self, frame: bytes) -> bytes:
+        """Return credit and the frame of a message, which wakes the peer anyway.
+
+        Once ``taken`` amounts to ``riding_min``. Alone, the credit would soon wake the
+        driver, in each of two processes that answer each other.
+        """
+        frame = frames.encode(Credit(self.taken)) + frame
+        self.receivable += self.taken
+        self.taken = 0
         return frame
 
     def send_run(self, messages: Sequence[bytes]) -> None:
         """Send several messages; the peer must have room for them."""
         count = len(messages)
         self._send(_SEND_MESSAGES, frames.encode_run(self.sent + 1, messages))
-        if not self.sent:
-            self.reader.unanswered = False
+        if not self.plain:
+            self.reader.unanswered, self.plain = False, True
         self.sent += count
 
     def begin_gathering(self, message: bytes, most: int) -> None:
@@ -223,7 +228,7 @@ class Protocol:
         # From here on no call and no new object but the first: neither an interrupt nor
         # a lack of memory can come in between.
         self.gathered += one
-        self.reader.unanswered = False
+        self.reader.unanswered, self.plain = False, True
         self.sent = sent
         self.gather_until = until
 
@@ -244,6 +249,7 @@ class Protocol:
         if error is not None:
             kind, text = type(error).__name__, str(error)
             goodbye = Goodbye(received, abnormal=True, kind=kind, text=text)
+        self.plain = False  # without the next line, one message takes more steps
         self._send(Act.SEND_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
@@ -283,32 +289,6 @@ class Protocol:
         except ProtocolError as error:
             self._break(error)
 
-    def receive_whole(self, data: bytes) -> bytes | None:
-        """Process ``data`` if it is exactly one message; return that message.
-
-        The message counts as received. Otherwise return None; the caller then passes
-        the data to `receive_data`. Nearly every read of a waiting receiver is one
-        message, which needs none of the steps in between. The caller must then check
-        whether credit is due, as ``credit(0)`` does.
-        """
-        reader, number = self.reader, self.arrived + 1
-        size = len(data) - _HEAD_BYTES
-        if (
-            size < 0
-            or size > self.limit
-            or not data.startswith(_head_of(8 + size, number))
-            or number > self.receivable
-            or reader.parts
-            or reader.unanswered
-            or self.state is not _OPEN
-        ):
-            return None
-        self._input_since_tick = True
-        self.gather_until = 0
-        self.arrived = number
-        self.taken += 1
-        return data[_HEAD_BYTES:]
-
     def receive_gathered(self, count: int) -> None:
         """Record that ``count`` bytes were read into the gathering; 0 means the end."""
         reader = self.reader
@@ -341,8 +321,13 @@ class Protocol:
         """
         if self.lease_s is None or self.state in (State.ENDED, State.LISTENING):
             return
-        if self._input_since_tick or self._last_input_at is None:
+        if (
+            self._input_since_tick
+            or self.arrived != self._arrived_at_tick
+            or self._last_input_at is None
+        ):
             self._input_since_tick = self._pinged = False
+            self._arrived_at_tick = self.arrived
             self._last_input_at = now
             return
         silent_s = now - self._last_input_at
@@ -391,6 +376,7 @@ class Protocol:
             self._receive_count(self.received + value.received, "credit for")
         elif isinstance(value, Goodbye) and self.state is not State.HELLO_RECEIVED:
             self._receive_count(value.received, "good-bye after")
+            self.plain = False
         elif isinstance(value, Hello):
             _check_offer(value)
         elif isinstance(value, Welcome):
@@ -442,7 +428,8 @@ class Protocol:
         self.reader.capacity = welcome.capacity
         self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
-        self._riding_min = max(1, welcome.capacity // 4)
+        self.riding_min = max(1, welcome.capacity // 4)
+        self.plain = not self.reader.unanswered
 
     def _frame_gathered(self) -> None:
         """Make a frame of the gathered messages, before anything else is sent."""
@@ -472,7 +459,7 @@ class Protocol:
         self._lose(error)
 
     def _lose(self, error: PeerLostError | ProtocolError) -> None:
-        self.state = State.ENDED
+        self.state, self.plain = State.ENDED, False
         self.reader.drop()
         self._events.append(Lost(error))
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from queuebroker import _sync
+from queuebroker import _net, _sync
+from queuebroker.sockets.read_owner import OPEN
+from queuebroker.sockets.unsent import JOIN_BYTES_MAX
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Sized
 
-    from queuebroker import _net
     from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.queue import SocketMessageQueue
     from queuebroker.waiting.parking import WaitList
@@ -54,19 +55,19 @@ class ReadLease:
     Invariants:
     I1. ``_owner`` is the other place at which the thread that has the read lease is
         woken; guarded by the lock of the connection.
-    I2. that thread is on the wait list there only while ``_listed``, which it alone
-        uses.
+    I2. that thread is on the wait list there only within `sleep`, and after an
+        exception has ended that, until it has called `leave`.
     """
 
-    __slots__ = ("_connection", "_link", "_listed", "_owner", "_read_owner", "ended")
+    __slots__ = ("_connection", "_link", "_owner", "_read_owner", "ended")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
         assert self._connection.watch is None  # else each message takes other steps
         self._link: Final = self._connection.link
+        assert not self._link.driver.background  # see `take`
         self._read_owner: Final = self._link.read_owner
         self._owner: Elsewhere | None = None
-        self._listed: bool = False
         self.ended: bool = False
 
     def take(self, elsewhere: Elsewhere, message: bytes | None = None) -> bool:
@@ -76,31 +77,45 @@ class ReadLease:
         empty, or the message needs the other steps of `SocketMessageQueue.send`.
         """
         connection, link = self._connection, self._link
-        lock, protocol = connection.lock, link.protocol
+        read_owner, protocol = self._read_owner, link.protocol
+        lock = connection.lock
         if lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
             return False  # a finalizer runs within an operation of this thread
         try:
             with lock:
                 try:
-                    if (
-                        connection._inbox._messages
-                        or (
-                            message is not None
-                            and (
-                                protocol.sent >= protocol.sendable
-                                or len(message) > protocol.limit
-                            )
-                        )
-                        or not self._read_owner.lease_locked(
-                            link.socket, connection.closed, owned=True
+                    if connection._inbox._messages or (
+                        message is not None
+                        and (
+                            protocol.sent >= protocol.sendable
+                            or len(message) > protocol.limit
                         )
                     ):
                         return False
-                    # No call before this: an interrupt would leave a lease without an
+                    if (
+                        read_owner.idle  # or leased: T3
+                        or read_owner.blocked
+                        or read_owner.over
+                        or read_owner._at is None
+                        or read_owner.sleeper.released
+                        or connection.closed != OPEN
+                    ):
+                        if not read_owner.lease_locked(
+                            link.socket, connection.closed, owned=True
+                        ):
+                            return False
+                    else:  # the rest of `lease_locked`, inlined for each message
+                        read_owner.idle = True
+                        read_owner._watch(read_owner._descriptor, _net.ONCE)
+                        read_owner.leased = True
+                    # No call since then: an interrupt would leave a lease without an
                     # owner.
                     self._owner = elsewhere
                     if message is not None:
-                        link.post_locked(message)
+                        if read_owner.blocked or len(message) > JOIN_BYTES_MAX:
+                            link.post_locked(message)
+                        else:  # the rest of it: without a thread nothing is gathered
+                            link.post_whole_locked(message)
                 except BaseException:
                     connection.recover_locked()
                     raise
@@ -115,24 +130,33 @@ class ReadLease:
         """Sleep until there may be input here or elsewhere, or the deadline passes."""
         read_owner, elsewhere = self._read_owner, self._owner
         assert elsewhere is not None
-        sleeper, began = read_owner.sleeper, _sync.monotonic()
+        sleeper, arrived, began = read_owner.sleeper, elsewhere.arrived, None
         if read_owner.sent_since_sleep:
             read_owner.sent_since_sleep = False
             # A thread that spins checks for items itself. It need not be woken, so most
             # waits for an answer need no place on the wait list.
-            if sleeper.spin_is_due and sleeper.spin(
-                began, deadline, elsewhere.items.__len__
-            ):
-                return
-        self._listed = True
+            if sleeper.spin_is_due:
+                began = _sync.monotonic()
+                if sleeper.spin(began, deadline, elsewhere.items.__len__):
+                    return
         with elsewhere.lock:
-            elsewhere.arrived.enlist(sleeper)
+            # `WaitList.enlist`, inlined for each message.
+            if arrived._parkers is None:
+                arrived._parkers = []
+            arrived._parkers.append(sleeper)
+            arrived.asleep = True
         # Checked after the thread is listed: an earlier poster did not wake it.
         if not elsewhere.items:
-            sleeper.sleep(began, deadline, alone=False)
+            sleeper.sleep(deadline, began)
+        only = [sleeper]  # not under the lock: it may start the collector
         with elsewhere.lock:
-            elsewhere.arrived.leave(sleeper)
-        self._listed = False
+            # `WaitList.leave`, inlined for each message. It is needed if others are
+            # listed, or a signal handler that waited here has removed this one.
+            if arrived._parkers == only:
+                arrived._parkers.clear()
+                arrived.asleep = arrived._pinned
+            else:
+                arrived.leave(sleeper)
 
     def read(self) -> list[bytes]:
         """Receive the messages that have arrived, and return the read lease with them.
@@ -152,7 +176,13 @@ class ReadLease:
                     frames = connection.grab_run_locked(len(inbox)) or []
                     self.ended = connection.closed[1 - connection.side]
                 if frames:
-                    self._read_owner.yield_locked(wanted=True)
+                    read_owner = self._read_owner
+                    if read_owner.over or read_owner.blocked:
+                        read_owner.yield_locked(wanted=True)
+                    else:  # the rest of `yield_locked`, inlined for each message
+                        read_owner.leased = False
+                        read_owner._watch(read_owner._descriptor, _net.READ)
+                        read_owner.idle = False
                     self._owner = None
             except BaseException:
                 connection.recover_locked()
@@ -172,11 +202,9 @@ class ReadLease:
         So an interrupted thread may repeat the call: another may have the lease by now.
         """
         connection = self._connection
-        # Listed: an exception has ended `sleep`.
-        if self._listed and self._owner is elsewhere:
-            with elsewhere.lock:
+        if self._owner is elsewhere:
+            with elsewhere.lock:  # it is listed if an exception has ended `sleep`
                 elsewhere.arrived.leave(self._read_owner.sleeper)
-            self._listed = False
         with connection.lock:
             if self._owner is elsewhere:
                 self._read_owner.yield_locked(wanted=True)

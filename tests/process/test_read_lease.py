@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import tempfile
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from bus.process.link_poller import ParkedPoller
 from queuebroker import _net, _sync
 from queuebroker._platform import SYSTEM
 from queuebroker.errors import DisconnectedError
+from queuebroker.sockets import SocketMessageQueue
 from queuebroker.sockets.read_lease import WatchedLease
 from queuebroker.sockets.read_owner import LENT_S, ReadOwner
 from specs.clauses import clause
@@ -111,6 +113,40 @@ def test_a_message_is_sent_once_the_lease_is_taken(led: Led) -> None:
     assert led.pending == 0
     led.lease.sleep(None)
     assert led.lease.read() == [b"answer"]
+
+
+@clause("QB-FIFO-1", "QB-SOCK-8")
+@pytest.mark.parametrize("attached", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
+def test_the_owner_writes_what_the_socket_has_not_taken_whoever_reads(
+    led: Led, attached: bool, answered: bool
+) -> None:
+    """The message that is sent with the lease follows."""
+    queue, long, sent = led.sockets.link_pool.queue(1), bytes(1 << 22), list[bytes]()
+    assert isinstance(queue, SocketMessageQueue)
+    link = queue._socket_connection.link
+    if attached:  # the sleeper of the lease, by an earlier holder
+        assert led.lease.take(led.inbox)
+        led.lease.leave(led.inbox)
+    while not link.read_owner.blocked:
+        queue.send(long)
+        sent.append(long)
+    select.select([], [link.socket], [], LIMIT_S)  # there is room for a message by now
+
+    assert led.lease.take(led.inbox, b"last")
+
+    if answered:
+        led.far.send(b"answer")
+        led.lease.sleep(None)
+        assert led.lease.read() == [b"answer"]
+    with Threads() as threads:
+        receiving = threads.start(lambda: [led.far.receive() for _ in [*sent, b""]])
+        deadline = _sync.monotonic() + LIMIT_S / 2
+        while not receiving.done:
+            led.sockets.driver.poll(0.01)
+            assert _sync.monotonic() < deadline
+        assert receiving.result() == [*sent, b"last"]
+    led.lease.leave(led.inbox)
 
 
 @clause("BUS-CHAN-8", "QB-SOCK-3")

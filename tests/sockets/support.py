@@ -7,8 +7,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queuebroker import BrokerManager, _net
-from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker, read_owner
+from queuebroker import BrokerManager, _net, _platform
+from queuebroker.sockets import (
+    Driver,
+    SocketMessageQueue,
+    SocketQueueBroker,
+    read_owner,
+)
+from queuebroker.sockets.link import Link
 from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
@@ -18,10 +24,12 @@ if TYPE_CHECKING:
 
     from queuebroker import MessageQueue
     from queuebroker.observer import Observer
+    from queuebroker.sockets.protocol import Event, Protocol
 
 __all__ = [
     "PORT",
     "Exhausted",
+    "Wired",
     "brokers",
     "connections",
     "ends",
@@ -113,6 +121,53 @@ class Exhausted(int):
 
     def __add__(self, _other: int) -> int:
         raise MemoryError
+
+
+class Wired:
+    """A link over one of two sockets, for a protocol; it stands for its connection.
+
+    events: those that the link has passed on.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        near, self._far = _platform.open_pair()
+        self._driver = Driver()
+        own: Any = self
+        self._link = Link(near, protocol, self._driver, own)
+        self._link.connection = own
+        self.events: list[Event] = []
+        # As an inbox.
+        self._messages: list[bytes] = []
+        self._pulled = 0
+
+    def read_whole(self, data: bytes) -> bytes | None:
+        """Let the link read bytes that the peer has written."""
+        self._far.send(data)
+        own: Any = self
+        with self._link.lock:
+            return self._link.read_whole_locked(own)
+
+    def post(self, message: bytes) -> bytes:
+        """Let the link send a message; return what it has written."""
+        with self._link.lock:
+            self._link.post_locked(message)
+        return self.written
+
+    @property
+    def written(self) -> bytes:
+        """What the link has written since the last time."""
+        try:
+            return self._far.recv(1 << 16)
+        except BlockingIOError:
+            return b""
+
+    def close(self) -> None:
+        self._link.socket.close()
+        self._far.close()
+        self._driver.close()
+
+    def on_event_locked(self, event: Event) -> None:
+        self.events.append(event)
 
 
 def take_lease_locked(end: SocketMessageQueue) -> _net.Sleeper:

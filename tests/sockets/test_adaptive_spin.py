@@ -68,9 +68,12 @@ def wait(
     sleeper: _net.Sleeper, deadline: float | None, *, answered: bool = False
 ) -> None:
     """Wait as the reader of a socket does; answered: after it has sent a message."""
-    began = _sync.monotonic()
-    if not (answered and sleeper.spin_is_due and sleeper.spin(began, deadline)):
-        sleeper.sleep(began, deadline, alone=True)
+    began = None
+    if answered and sleeper.spin_is_due:
+        began = _sync.monotonic()
+        if sleeper.spin(began, deadline):
+            return
+    sleeper.sleep(deadline, began, alone=True)
 
 
 @clause("QB-SOCK-8", "QB-TIME-2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,7 @@ from queuebroker.sockets.protocol import Event, Lost, Protocol
 from queuebroker.sockets.states import State
 from specs.clauses import clause
 from tests.sockets.protocol_pairs import HELLO, WELCOME, carry, open_pair, received
+from tests.sockets.support import Wired
 from tests.sockets.test_frames import encoded
 
 if TYPE_CHECKING:
@@ -208,8 +210,8 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
     def alone(remote: Protocol) -> None:
         remote.send_message(b"")
 
-    def by_the_caller(remote: Protocol) -> None:
-        remote.frame_of(b"")
+    def by_the_link(remote: Protocol) -> None:
+        assert post(remote, b"")
 
     def together(remote: Protocol) -> None:
         remote.send_run([b"", b""])
@@ -220,8 +222,8 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
         remote.receive_data(said)
         assert remote.ended is (size > 10)
     _, remote = open_unanswered(10)
-    assert remote.receive_whole(first) is None  # `receive_data` handles it
-    for answer in (alone, by_the_caller, together):
+    assert read_whole(remote, first) is None  # `receive_data` handles it
+    for answer in (alone, by_the_link, together):
         _, remote = open_unanswered(10)
         remote.receive_data(frames.encode_message(1, b""))
         answer(remote)
@@ -229,7 +231,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
         assert received(remote) == [b"", bytes(size)]
         _, remote = open_unanswered(10)
         answer(remote)
-        assert remote.receive_whole(first) == bytes(size)
+        assert read_whole(remote, first) == bytes(size)
 
 
 def test_a_connector_receives_messages_up_to_the_agreed_limit_at_once() -> None:
@@ -241,6 +243,18 @@ def test_a_connector_receives_messages_up_to_the_agreed_limit_at_once() -> None:
     _, remote = open_unanswered(WELCOME.limit + 1)
     remote.receive_data(frames.encode_message(1, bytes(WELCOME.limit + 1)))
     assert remote.ended
+
+
+def read_whole(protocol: Protocol, data: bytes) -> bytes | None:
+    """Return the message that a link reads, if the bytes are exactly one."""
+    with closing(Wired(protocol)) as wired:
+        return wired.read_whole(data)
+
+
+def post(protocol: Protocol, message: bytes) -> bytes:
+    """Return the bytes that a link writes for a message."""
+    with closing(Wired(protocol)) as wired:
+        return wired.post(message)
 
 
 def lone_frames() -> dict[str, bytes]:
@@ -267,41 +281,50 @@ def test_a_lone_message_may_be_received_whole(what: str) -> None:
     data = lone_frames()[what]
     (local, _), (other, _) = open_pair(), open_pair()
 
-    message = local.receive_whole(data)
+    wired = Wired(local)
+    message = wired.read_whole(data)
 
     assert (message is not None) is (what in ("one message", "an empty one"))
+    other.receive_data(data)
     if message is None:
-        local.receive_data(data)
-        other.receive_data(data)
-        assert repr(local.events()) == repr(other.events())  # errors are not equal
+        assert repr(wired.events) == repr(other.events())  # errors are not equal
     else:
-        other.receive_data(data)
         assert [message] == received(other)
-        assert local.events() == []
+        assert wired.events == []
         other.credit(1)
-        local.credit(0)
     assert (local.state, local.owed, local.taken) == (
         other.state,
         other.owed,
         other.taken,
     )
-    assert local.data_to_send() == other.data_to_send()
+    assert wired.written == b"".join(other.data_to_send())
+    wired.close()
 
 
-@pytest.mark.parametrize("state", ["full", "left", "in a frame"])
+@clause("QB-SOCK-3", "QB-SOCK-4")
+@pytest.mark.parametrize("state", ["full", "left", "peer left", "ended", "in a frame"])
 def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> None:
     """Without room, after a good-bye, in the middle of another frame."""
     local, remote = open_pair()
+    remote.receive_data(post(local, b"m"))
     if state == "full":
         remote.send_run([b"m"] * WELCOME.capacity)
         carry(local, remote)
     elif state == "left":
         local.disconnect()
+    elif state == "peer left":
+        remote.disconnect()
+        carry(local, remote)
+    elif state == "ended":
+        local.receive_eof()
     else:
         local.receive_data(frames.encode(Ping(1))[:3])
     number = WELCOME.capacity + 1 if state == "full" else 1
 
-    assert local.receive_whole(frames.encode_message(number, b"m")) is None
+    assert read_whole(local, frames.encode_message(number, b"m")) is None
+    if local.state is not State.OPEN:
+        with pytest.raises(ValueError, match="cannot send_messages"):
+            post(local, b"m")
 
 
 @pytest.mark.parametrize("begun", [13, 14, 50, 112])

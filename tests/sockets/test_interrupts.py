@@ -336,7 +336,7 @@ def test_a_sleeper_that_is_interrupted_can_be_slept_on() -> None:
         sleeper.sleep(now, now, alone=True)
         assert sleeper.locked()
         sleeper.release()
-        sleeper.sleep(now, None, alone=True)
+        sleeper.sleep(None, now, alone=True)
         sleeper.close()
 
     everywhere(case)

@@ -35,6 +35,7 @@ from tests.sockets.protocol_pairs import (
     open_pair,
     received,
 )
+from tests.sockets.support import Wired
 from tests.sockets.test_frames import encoded
 
 if TYPE_CHECKING:
@@ -138,17 +139,21 @@ def test_credit_goes_with_a_message_of_two_sides_that_answer_each_other(
 ) -> None:
     """Neither sends a frame that holds nothing but credit, and both have room."""
     local, remote = open_pair(Welcome("bob", capacity, 100))
+    ann, bob = Wired(local), Wired(remote)
     for _ in range(3 * capacity):
-        for one, other in ((local, remote), (remote, local)):
+        for one, writer, other, reader in (
+            (local, ann, remote, bob),
+            (remote, bob, local, ann),
+        ):
             assert one.sent < one.sendable
-            frame = one.frame_of(b"m")
-            if other.receive_whole(frame) is None:
-                other.receive_data(frame)
+            if reader.read_whole(writer.post(b"m")) is None:
                 other.taken += 1
             other.credit(0)
-            other.events()
             assert not one.outgoing
             assert not other.outgoing
+            assert not reader.written
+    ann.close()
+    bob.close()
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 64])
@@ -337,9 +342,15 @@ def test_silence_past_the_lease_is_a_lost_peer() -> None:
     local.receive_data(encoded(Pong(0)))
     local.tick(109.5)
     local.tick(119.4)
+    link = Wired(local)
+    remote.send_message(b"m")
+    assert link.read_whole(b"".join(remote.data_to_send())) == b"m"
+    link.close()
+    local.tick(119.5)
+    local.tick(129.4)
     assert not local.ended
     local.events()
-    local.tick(119.5)
+    local.tick(129.5)
 
     (lost,) = local.events()
     assert isinstance(lost, Lost)
