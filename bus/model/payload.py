@@ -237,12 +237,9 @@ def freeze_within(
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
     """
-    kind, size, encoded = type(payload), 0, None
-    frozen: Payload
-    if kind is bytes:  # the most common case, and the one that is benchmarked
-        frozen, size = payload, size_with_length(len(payload))
-    elif kind is dict:
-        frozen = copy = dict(payload)  # in one step: another thread may change it
+    kind = type(payload)
+    if kind is dict:  # first: the most common payload of a call
+        copy = dict(payload)  # in one step: another thread may change it
         # Numbers and text stand as they are, and have no encoder. Bytes may be long,
         # and would be copied to find out the size.
         if _NUMBERS_AND_TEXT.issuperset(map(type, copy.values())) and _TEXT.issuperset(
@@ -251,8 +248,14 @@ def freeze_within(
             try:
                 encoded = ENCODER.encode(copy)
                 size = len(encoded)
+                if size <= limit:
+                    return copy, size, encoded
             except (UnicodeEncodeError, OverflowError):
-                size = 0  # it cannot be sent as it is; `freeze` decides
+                pass  # `freeze` says which value cannot be sent
+    elif kind is bytes:
+        size = size_with_length(len(payload))
+        if size <= limit:
+            return payload, size, None
     elif kind is Loan:
         # Checked first: a loan that is refused here can still be sent elsewhere.
         size = size_with_length(payload.nbytes)
@@ -261,12 +264,12 @@ def freeze_within(
         return payload._send(), size, None
     elif kind is Carried:
         return _carried_within(payload, limit, encoders)
-    if not size:  # it is not so simple
-        frozen = freeze(payload, encoders)
-        size = size_of(frozen)
+    # It is not so simple, or too long.
+    frozen = freeze(payload, encoders)
+    size = size_of(frozen)
     if size > limit:
         raise MessageTooLargeError(size, limit)
-    return frozen, size, encoded
+    return frozen, size, None
 
 
 def _carried_within(
