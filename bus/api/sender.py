@@ -328,21 +328,31 @@ class Sender:
             UnknownTaskError: the task deregisters meanwhile.
             BusError: the command failed.
         """
-        host = self.require_host()
+        own = self._entry
+        host = own.host
+        # `require_host`, inlined for each call.
+        if host is None or self._receiver.leaving or self._lifetime.foreign:
+            self.require_host()
         serves = host.ident == _sync.get_ident()
         parker = None if serves else taken_lock()
-        call, router, encoded = self.new_call(
+        call, message, router, encoded = self.new_call(
             to, payload, bus, timeout, host if serves else None, parker
         )
-        asker = self.asker
-        questions = asker.questions
+        questions, error = self.asker.questions, None
         try:
             if serves:
                 host.waits_next = True  # withdrawn below, if interrupted
-            self.send_call(call, router, encoded)
-            error = call.serve(asker) if serves else call.park(questions)
+            if questions.ask(call) is None:
+                raise UnknownTaskError(own.name)
+            if message._to is None or not router.post(message, encoded):
+                router.send(message)
+            if serves and own.host is host:
+                # The usual wait: the first step of `Call.serve`, inlined.
+                host.thread._poll(call.deadline)
             if call.outcome is None:
-                questions.cancel(call)
+                error = call.serve(self.asker) if serves else call.park(questions)
+                if call.outcome is None:
+                    questions.cancel(call)
         except BaseException:
             if serves and host.is_owner():
                 host.return_lease()
@@ -353,8 +363,8 @@ class Sender:
             return response.payload
         error = self.failure(call, error)
         if asks_why:
-            here = not serves or self._entry.host is not host
-            error, inspector, wait_s = explained(error, self._entry, call, here=here)
+            here = not serves or own.host is not host
+            error, inspector, wait_s = explained(error, own, call, here=here)
             if inspector is not None:
                 with suppress(BusError):  # the first error is the one to report
                     why = self.call(
@@ -371,8 +381,8 @@ class Sender:
         timeout: float | Unset | None,
         host: ThreadManager | None,
         parker: Any,
-    ) -> tuple[Call, Router, bytes | None]:
-        """Return a call that is not sent yet, its router, and its encoded payload.
+    ) -> tuple[Call, Incoming, Router, bytes | None]:
+        """Return a call that is not sent yet, with its message, router and encoding.
 
         host, parker: those of the call; see `bus.api.outcome.Awaited`.
         """
@@ -381,20 +391,22 @@ class Sender:
             deadline = None if timeout is None else _sync.monotonic() + timeout
         else:
             deadline = deadline_after(timeout)
-        own, there = self._entry, self.bus
+        own = self._entry
         if (
             bus is None  # as in `_route`, which finds it, too
             and type(to) is str
             and (entry := self._exchange.find(to)) is not None
         ):
-            name = to
+            name, router = to, self._router
         else:
             check_addressee(to)
             entry = None
-            name, there = there._route(to, bus)
+            name, there = self.bus._route(to, bus)
+            router = there._router
         config = self._config
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(
+            payload, config.message_bytes_max, config.encoders
+        )
         message = Incoming(
             _COMMAND,
             frozen,
@@ -419,21 +431,7 @@ class Sender:
             host=host,
             parker=parker,
         )
-        return call, there._router, encoded
-
-    def send_call(self, call: Call, router: Router, encoded: bytes | None) -> None:
-        """Open the question of a call, and send its command.
-
-        Raises:
-            UnknownTaskError: the task has deregistered.
-            BusError: the command failed.
-        """
-        message = call.message
-        assert message is not None
-        if self.asker.questions.ask(call) is None:
-            raise UnknownTaskError(self._entry.name)
-        if message._to is None or not router.post(message, encoded):
-            router.send(message)
+        return call, message, router, encoded
 
     def failure(self, call: Call, error: BusError | None) -> BusError:
         """Return the reason why a call that is over has no answer.
