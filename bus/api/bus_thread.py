@@ -320,7 +320,11 @@ class BusThread(Uncopyable):
             try:
                 SERVING.add(me)
                 if not self.stopped:
-                    served = manager.poll(until)
+                    try:  # `ThreadManager.poll`, inlined for each call
+                        served = manager.step(until)
+                    finally:
+                        if manager.leased is not None:
+                            manager.return_lease()
                 if self.stopped and not self._ended:
                     self._end_locked()
             finally:
