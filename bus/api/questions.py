@@ -186,22 +186,26 @@ class Call(Awaited[Answer], Question, eq=False, kw_only=True):
 class Questions:
     """The open questions of one task, by number.
 
-    open: the mapping from number to question; only this class modifies it.
+    open: the mapping from number to question; only this class modifies it, and
+      `Sender.call`, which opens its question by itself.
+    numbers: the numbers of the next questions.
+    closed: True once `close_all` has begun.
 
     Lock: ``_lock`` guards all attributes: a task may ask in any thread, and the thread
-    that hosts it handles the answers. The question of a call is opened without it, and
-    an answer delivered to a caller in the same thread: each is one step of ``open``.
+    that hosts it handles the answers. `Sender.call` needs no lock, since `close_all`
+    sets ``closed`` before it reads the questions: it finds the question of a call that
+    has found the flag unset. Nor does an answer to a caller in the same thread.
     """
 
-    __slots__ = ("_closed", "_deadlines", "_left", "_lock", "_numbers", "open")
+    __slots__ = ("_deadlines", "_left", "_lock", "closed", "numbers", "open")
 
     def __init__(self) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
-        self._numbers = itertools.count(1)
+        self.numbers: Final = itertools.count(1)
         self.open: dict[int, Question] = {}
         # A heap; the entry of a closed question is removed when it reaches the top.
         self._deadlines: list[tuple[float, int]] = []
-        self._closed: bool = False
+        self.closed: bool = False
         self._left: list[Question] = []  # closed by `close_all`, until `forget_left`
 
     def __len__(self) -> int:
@@ -220,22 +224,17 @@ class Questions:
 
         The message gets the number, too.
         """
-        number = next(self._numbers)
-        # First: an interrupted caller finds its question by the message.
-        if question.message is not None:
-            question.message._id = number
-        if question.callback is None or question.deadline is None:
-            # A call checks its deadline itself. No lock, since each call comes here.
+        with self._lock:
+            if self.closed:
+                return None
+            number = next(self.numbers)
+            # First: an interrupted caller finds its question by the message.
+            if question.message is not None:
+                question.message._id = number
             self.open[number] = question
-        else:
-            with self._lock:
-                self.open[number] = question
+            # A call that waits checks its deadline itself.
+            if question.callback is not None and question.deadline is not None:
                 heapq.heappush(self._deadlines, (question.deadline, number))
-        # `close_all` sets this before it reads the questions. So it has found this
-        # question, or this function finds the flag set.
-        if self._closed:
-            self.open.pop(number, None)
-            return None
         return number
 
     def try_deliver_directly(
@@ -331,7 +330,7 @@ class Questions:
         Until `forget_left` each call returns them: the caller may be interrupted.
         """
         with self._lock:
-            self._closed = True  # first: see `ask`
+            self.closed = True  # first: see `Questions`
             left = [*self._left, *self.open.values()]
             # No call between these lines: an interrupt finds all changes or none.
             self._left = left

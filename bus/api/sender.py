@@ -342,7 +342,10 @@ class Sender:
         try:
             if serves:
                 host.waits_next = True  # withdrawn below, if interrupted
-            if questions.ask(call) is None:
+            # `Questions.ask`, inlined for each call.
+            message._id = number = next(questions.numbers)
+            questions.open[number] = call
+            if questions.closed:
                 raise UnknownTaskError(own.name)
             if message._to is None or not router.post(message, encoded):
                 router.send(message)
