@@ -215,10 +215,9 @@ class Task(Uncopyable):
         """Await the outcome of a call; return the call, and its error if it failed."""
         self._thread.check_running()
         sender = self._plain._sender
-        sender.require_host()
         waiter = self._thread.waker().waiter()
         call, message, router, encoded = _new_call(
-            sender, to, payload, bus, timeout, None, waiter
+            sender, to, payload, bus, timeout, waiter
         )
         asker = sender.asker
         questions = asker.questions

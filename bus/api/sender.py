@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from bus.process.exchange import Exchange
     from bus.process.router import Router
     from bus.process.send_batch import SendBatch
-    from bus.process.thread_manager import ThreadManager
 
 __all__ = [
     "NOTIFY",
@@ -328,36 +327,28 @@ class Sender:
             UnknownTaskError: the task deregisters meanwhile.
             BusError: the command failed.
         """
-        own = self._entry
-        host = own.host
-        # `require_host`, inlined for each call.
-        if host is None or self._receiver.leaving or self._lifetime.foreign:
-            self.require_host()
-        serves = host.ident == _sync.get_ident()
-        parker = None if serves else taken_lock()
-        call, message, router, encoded = self.new_call(
-            to, payload, bus, timeout, host if serves else None, parker
-        )
+        call, message, router, encoded = self.new_call(to, payload, bus, timeout, None)
+        host = call.host
         questions, error = self.asker.questions, None
         try:
-            if serves:
+            if host is not None:
                 host.waits_next = True  # withdrawn below, if interrupted
             # `Questions.ask`, inlined for each call.
             message._id = number = next(questions.numbers)
             questions.open[number] = call
             if questions.closed:
-                raise UnknownTaskError(own.name)
+                raise UnknownTaskError(self._entry.name)
             if message._to is None or not router.post(message, encoded):
                 router.send(message)
-            if serves and own.host is host:
+            if host is not None and call.entry.host is host:
                 # The usual wait: the first step of `Call.serve`, inlined.
                 host.thread._poll(call.deadline)
             if call.outcome is None:
-                error = call.serve(self.asker) if serves else call.park(questions)
+                error = call.park(questions) if host is None else call.serve(self.asker)
                 if call.outcome is None:
                     questions.cancel(call)
         except BaseException:
-            if serves and host.is_owner():
+            if host is not None and host.is_owner():
                 host.return_lease()
             questions.cancel(call)
             raise
@@ -366,8 +357,8 @@ class Sender:
             return response.payload
         error = self.failure(call, error)
         if asks_why:
-            here = not serves or own.host is not host
-            error, inspector, wait_s = explained(error, own, call, here=here)
+            here = host is None or self._entry.host is not host
+            error, inspector, wait_s = explained(error, self._entry, call, here=here)
             if inspector is not None:
                 with suppress(BusError):  # the first error is the one to report
                     why = self.call(
@@ -382,19 +373,26 @@ class Sender:
         payload: Any,
         bus: str | None,
         timeout: float | Unset | None,
-        host: ThreadManager | None,
-        parker: Any,
+        waiter: Any,
     ) -> tuple[Call, Incoming, Router, bytes | None]:
         """Return a call that is not sent yet, with its message, router and encoding.
 
-        host, parker: those of the call; see `bus.api.outcome.Awaited`.
+        waiter: the parker of a coroutine; None for a call that this thread waits for.
         """
+        own = self._entry
+        host, parker = own.host, waiter
+        # `require_host`, inlined for each call.
+        if host is None or self._receiver.leaving or self._lifetime.foreign:
+            self.require_host()
+        if waiter is not None:
+            host = None
+        elif host.ident != _sync.get_ident():
+            host, parker = None, taken_lock()
         if timeout is UNSET:
             timeout = self._timeout_s
             deadline = None if timeout is None else _sync.monotonic() + timeout
         else:
             deadline = deadline_after(timeout)
-        own = self._entry
         if (
             bus is None  # as in `_route`, which finds it, too
             and type(to) is str

@@ -218,7 +218,7 @@ def test_an_answer_to_a_call_that_is_over_just_now_is_late() -> None:
         host = bus.here()._manager
         sender = bus.register("asker", thread=bus.here())._sender
         questions = sender.asker.questions
-        call, _, _, _ = sender.new_call("nobody", 1, None, None, host, None)
+        call, _, _, _ = sender.new_call("nobody", 1, None, None, None)
         number = questions.ask(call)
         assert number is not None
         questions.open = Open(questions.open)
