@@ -110,9 +110,11 @@ class Sender:
 
     __slots__ = (
         "_config",
+        "_encoders",
         "_entry",
         "_exchange",
         "_lifetime",
+        "_limit",
         "_receiver",
         "_router",
         "_timeout_s",
@@ -126,6 +128,9 @@ class Sender:
     def __init__(self, bus: TaskOwner, entry: Entry, receiver: Receiver) -> None:
         self.bus: Final = bus
         self._config: Final[BusConfig] = bus._config
+        # Used for each message, so looked up once.
+        self._limit: Final = self._config.message_bytes_max
+        self._encoders: Final = self._config.encoders
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
         self._lifetime: Final[Lifetime] = bus._lifetime
@@ -174,8 +179,7 @@ class Sender:
             lasts_s = None if deadline is None else config.command_timeout_s
             if self._begin_send_batch(to, entry, payload, lasts_s):
                 return NO_QUESTION
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         message = Incoming(
             kind=_COMMAND,
             payload=frozen,
@@ -264,9 +268,7 @@ class Sender:
         """Send a command to several tasks, or to one that is to answer."""
         # Every check, for every addressee, comes before the first send.
         routes = [(str(where), *self.bus._route(where, bus)) for where in to]
-        config = self._config
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         traced = None
         if self._tracer is not None:
             names = [name for _, name, _ in routes]
@@ -380,14 +382,14 @@ class Sender:
         waiter: the parker of a coroutine; None for a call that this thread waits for.
         """
         own = self._entry
-        host, parker = own.host, waiter
+        host = own.host
         # `require_host`, inlined for each call.
         if host is None or self._receiver.leaving or self._lifetime.foreign:
             self.require_host()
         if waiter is not None:
             host = None
         elif host.ident != _sync.get_ident():
-            host, parker = None, taken_lock()
+            host, waiter = None, taken_lock()
         if timeout is UNSET:
             timeout = self._timeout_s
             deadline = None if timeout is None else _sync.monotonic() + timeout
@@ -404,10 +406,7 @@ class Sender:
             entry = None
             name, there = self.bus._route(to, bus)
             router = there._router
-        config = self._config
-        frozen, size, encoded = freeze_within(
-            payload, config.message_bytes_max, config.encoders
-        )
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         message = Incoming(
             _COMMAND,
             frozen,
@@ -430,7 +429,7 @@ class Sender:
             message=message,
             entry=own,
             host=host,
-            parker=parker,
+            parker=waiter,
         )
         return call, message, router, encoded
 
@@ -506,9 +505,7 @@ class Sender:
         if on_response is not None and timeout is None:
             raise ValueError("notify requires a timeout with on_response: give seconds")
         self.require_host()
-        config = self._config
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         tracer = self._tracer
         traced = None if tracer is None else tracer.payload(frozen, encoded)
         number = 0
