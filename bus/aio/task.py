@@ -14,7 +14,7 @@ from bus.aio.loop_thread import LoopThread
 from bus.aio.waits import in_thread, send_when_room, wait_for_outcome, wait_until
 from bus.api import task as threads
 from bus.api.arguments import UNSET, OnFull, Unset, deadline_after
-from bus.api.questions import Call, Questions
+from bus.api.questions import Asker, Call, Questions
 from bus.api.receiver import Responder
 from bus.api.reentry import guarded
 from bus.api.sender import Sender, explained, with_cause
@@ -46,18 +46,18 @@ _end_wait: Final = guarded("wait for subscribers")(AwaitedSubscribers.end)
 @guarded("call")
 def _send(
     thread: LoopThread,
-    sender: Sender,
+    asker: Asker,
     call: Call,
-    encoded: bytes | None,
+    message: Incoming,
     router: Router,
+    encoded: bytes | None,
 ) -> None:
     """Send the command of a call, for the first time or once more."""
-    message = call.message
-    assert message is not None
-    if message._id:
+    again = bool(message._id)
+    if not again:
+        asker.ask(call)
+    if again or message._to is None or not router.post(message, encoded):
         router.send(message)
-    else:
-        sender.send_call(call, router, encoded)
     thread.take_last_link()
 
 
@@ -215,16 +215,15 @@ class Task(Uncopyable):
         """Await the outcome of a call; return the call, and its error if it failed."""
         self._thread.check_running()
         sender = self._plain._sender
-        sender.require_host()
         waiter = self._thread.waker().waiter()
-        call, router, encoded = _new_call(
-            sender, to, payload, bus, timeout, None, waiter
+        call, message, router, encoded = _new_call(
+            sender, to, payload, bus, timeout, waiter
         )
-        message, questions = call.message, sender.asker.questions
-        assert message is not None
+        asker = sender.asker
+        questions = asker.questions
         try:
             await send_when_room(
-                partial(_send, self._thread, sender, call, encoded, router),
+                partial(_send, self._thread, asker, call, message, router, encoded),
                 *(self._plain._bus, to, bus, lambda: message._size, call.deadline),
             )
             await wait_for_outcome(call, call.deadline)

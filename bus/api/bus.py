@@ -26,7 +26,7 @@ from bus.api.arguments import (
     new_account_limits,
     wrong_type,
 )
-from bus.api.bus_thread import BusThread, in_callback
+from bus.api.bus_thread import LOOPS, SERVING, BusThread, in_callback
 from bus.api.bus_threads import BusThreads
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime, Orphans
@@ -366,11 +366,23 @@ class Bus(Closable):
         timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; see `Task.call`."""
-        outer = enter("call")  # as `guarded`, without the call of a wrapper
+        # Inlined for each call: `guarded`, `enter`, and `ImplicitTasks.task`.
+        me, outer = _sync.get_ident(), None
+        if me == MAIN.ident:
+            outer = MAIN.inside and enter("call")
+            MAIN.inside = True
         try:
             tasks = self._implicit_tasks
-            tasks.check_may_wait("call")
-            return tasks.task()._sender.call(to, payload, None, timeout)
+            # In a forked child, `Sender.call` raises.
+            if self._lifetime.closed or self._orphans.waiting or LOOPS or me in SERVING:
+                tasks.check_may_wait("call")
+            try:
+                task = tasks.mine.task
+            except AttributeError:
+                task = tasks.task()
+            if task._entry.host is None:
+                task = tasks.task()
+            return task._sender.call(to, payload, None, timeout)
         finally:
             if outer is False:
                 MAIN.inside = False

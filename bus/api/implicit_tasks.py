@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
-from bus.api.bus_thread import LOOPS, SERVING, check_may_wait
+from bus.api.bus_thread import check_may_wait
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.features import await_binding, listen
 from bus.model.address import Address, names_any_machine
@@ -68,20 +68,23 @@ class Registrar(Protocol):
 
 
 class ImplicitTasks:
-    """The implicit private tasks of one bus."""
+    """The implicit private tasks of one bus.
 
-    __slots__ = ("_bus", "_mine", "_numbers")
+    mine: in each calling thread, ``task`` is its implicit task; see `task`.
+    """
+
+    __slots__ = ("_bus", "_numbers", "mine")
 
     def __init__(self, bus: Registrar) -> None:
         self._bus: Final = bus
         self._numbers = itertools.count(1)
-        self._mine: Final = _sync.Local()
+        self.mine: Final = _sync.Local()
 
     def task(self) -> Task:
         """Return the implicit task of the calling thread."""
-        task: Task | None = getattr(self._mine, "task", None)
+        task: Task | None = getattr(self.mine, "task", None)
         if task is None or task._entry.host is None:
-            task = self._mine.task = self.private_task(self._bus.here())
+            task = self.mine.task = self.private_task(self._bus.here())
         return task
 
     def subscriber(self, *, wait: bool) -> Task:
@@ -141,14 +144,10 @@ class ImplicitTasks:
         Raises:
             RuntimeError: called within a callback.
         """
-        bus = self._bus
-        if bus._lifetime.closed or bus._lifetime.foreign:
-            bus._lifetime.check()
-        if bus._orphans.waiting:
-            bus._orphans.deregister()
-        if LOOPS or _sync.get_ident() in SERVING:
-            remedy = f", whose thread may have to answer: use {_REMEDIES[act]}"
-            check_may_wait(act, remedy)
+        self._bus._lifetime.check()
+        self._bus._orphans.deregister()
+        remedy = f", whose thread may have to answer: use {_REMEDIES[act]}"
+        check_may_wait(act, remedy)
 
     def private_task(self, thread: BusThread | None) -> Task:
         """Register a private task in ``thread``; None for the bus's default thread."""

@@ -186,21 +186,26 @@ class Call(Awaited[Answer], Question, eq=False, kw_only=True):
 class Questions:
     """The open questions of one task, by number.
 
-    open: the mapping from number to question; only this class modifies it.
+    open: the mapping from number to question; only this class modifies it, and
+      `Sender.call`, which opens its question by itself.
+    numbers: the numbers of the next questions.
+    closed: True once `close_all` has begun.
 
     Lock: ``_lock`` guards all attributes: a task may ask in any thread, and the thread
-    that hosts it handles the answers.
+    that hosts it handles the answers. `Sender.call` needs no lock, since `close_all`
+    sets ``closed`` before it reads the questions: it finds the question of a call that
+    has found the flag unset. Nor does an answer to a caller in the same thread.
     """
 
-    __slots__ = ("_closed", "_deadlines", "_left", "_lock", "_numbers", "open")
+    __slots__ = ("_deadlines", "_left", "_lock", "closed", "numbers", "open")
 
     def __init__(self) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
-        self._numbers = itertools.count(1)
+        self.numbers: Final = itertools.count(1)
         self.open: dict[int, Question] = {}
         # A heap; the entry of a closed question is removed when it reaches the top.
         self._deadlines: list[tuple[float, int]] = []
-        self._closed: bool = False
+        self.closed: bool = False
         self._left: list[Question] = []  # closed by `close_all`, until `forget_left`
 
     def __len__(self) -> int:
@@ -220,9 +225,9 @@ class Questions:
         The message gets the number, too.
         """
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return None
-            number = next(self._numbers)
+            number = next(self.numbers)
             # First: an interrupted caller finds its question by the message.
             if question.message is not None:
                 question.message._id = number
@@ -235,25 +240,39 @@ class Questions:
     def try_deliver_directly(
         self, answer: Answer, host: Host | None = None, *, read: bool = False
     ) -> bool:
-        """Hand an answer to a caller that waits in another thread; False if none does.
+        """Hand an answer to its caller, if that waits; False if none does.
 
-        Any thread may call this while the host thread sleeps and has no item pending.
-        So the answer overtakes no earlier message (BUS-MSG-15). An interrupt leaves the
-        question open, or its caller woken with the answer.
+        Any thread may call this for a caller that waits in another thread, while the
+        host thread sleeps and has no item pending. So the answer overtakes no earlier
+        message (BUS-MSG-15). An interrupt leaves the question open, or its caller with
+        the answer, and woken.
 
         host: the host thread, if that calls this in its wait. A caller that waits in
           it, too, finds the answer when the wait ends; one with a parker is woken.
-        read: True for an answer that the task reads from its mailbox; ``host`` is then
-          the thread in which the caller waits, if that is the host thread.
+        read: True for an answer that the task reads from its mailbox.
         """
-        call: Question | None = None
+        call = self.open.get(answer.number)
+        if type(call) is not Call:
+            return False  # it is late
+        if host is not None and call.host is host:
+            # The caller runs in this thread. So there is no lock: another thread closes
+            # the question only while it ends the tasks of this one.
+            try:
+                # No call between these lines: as below.
+                del self.open[answer.number]
+            except KeyError:
+                return False
+            call.outcome = answer
+            if answer._trace is not None:
+                answer._trace.record_accepted(answer._to.id.number)
+                answer._trace.record_delivered()
+            return True
+        if call.parker is None and not read:
+            return False
         try:
             with self._lock:
-                call = self.open.get(answer.number)
-                if type(call) is not Call or not (
-                    call.host is host or call.parker is not None
-                ):
-                    return False  # or it is late
+                if self.open.get(answer.number) is not call:
+                    return False
                 # No call between these lines: an interrupt, and a caller whose time is
                 # up, find the question open, or closed with its outcome.
                 del self.open[answer.number]
@@ -262,13 +281,12 @@ class Questions:
                 if not read:
                     answer._trace.record_accepted(answer._to.id.number)
                 answer._trace.record_delivered()
-            if call.parker is not None or read:
-                call.wake()
+            call.wake()
             return True
         except BaseException:
             # An interrupt, or a lack of memory. The outcome of a call that is still
             # open is None, and to wake its caller would end it.
-            if type(call) is Call and call.outcome is not None:
+            if call.outcome is not None:
                 call.wake()
             raise
 
@@ -312,12 +330,12 @@ class Questions:
         Until `forget_left` each call returns them: the caller may be interrupted.
         """
         with self._lock:
+            self.closed = True  # first: see `Questions`
             left = [*self._left, *self.open.values()]
             # No call between these lines: an interrupt finds all changes or none.
             self._left = left
             self.open = {}
             self._deadlines = []
-            self._closed = True
         return left
 
     def forget_left(self) -> None:
@@ -453,11 +471,8 @@ class Asker:
 
     def on_answer(self, answer: Answer) -> None:
         """Resolve the question of an answer, or count the answer as late."""
-        question = self.questions.get(answer.number)
-        if type(question) is Call:
-            host = question.host
-            if self.questions.try_deliver_directly(answer, host, read=True):
-                return
+        if self.questions.try_deliver_directly(answer, read=True):
+            return
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
             if type(answer) is Answer:

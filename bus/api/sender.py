@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from bus.process.exchange import Exchange
     from bus.process.router import Router
     from bus.process.send_batch import SendBatch
-    from bus.process.thread_manager import ThreadManager
 
 __all__ = [
     "NOTIFY",
@@ -111,9 +110,11 @@ class Sender:
 
     __slots__ = (
         "_config",
+        "_encoders",
         "_entry",
         "_exchange",
         "_lifetime",
+        "_limit",
         "_receiver",
         "_router",
         "_timeout_s",
@@ -127,6 +128,9 @@ class Sender:
     def __init__(self, bus: TaskOwner, entry: Entry, receiver: Receiver) -> None:
         self.bus: Final = bus
         self._config: Final[BusConfig] = bus._config
+        # Used for each message, so looked up once.
+        self._limit: Final = self._config.message_bytes_max
+        self._encoders: Final = self._config.encoders
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
         self._lifetime: Final[Lifetime] = bus._lifetime
@@ -175,8 +179,7 @@ class Sender:
             lasts_s = None if deadline is None else config.command_timeout_s
             if self._begin_send_batch(to, entry, payload, lasts_s):
                 return NO_QUESTION
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         message = Incoming(
             kind=_COMMAND,
             payload=frozen,
@@ -265,9 +268,7 @@ class Sender:
         """Send a command to several tasks, or to one that is to answer."""
         # Every check, for every addressee, comes before the first send.
         routes = [(str(where), *self.bus._route(where, bus)) for where in to]
-        config = self._config
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         traced = None
         if self._tracer is not None:
             names = [name for _, name, _ in routes]
@@ -328,23 +329,28 @@ class Sender:
             UnknownTaskError: the task deregisters meanwhile.
             BusError: the command failed.
         """
-        host = self.require_host()
-        serves = host.ident == _sync.get_ident()
-        parker = None if serves else taken_lock()
-        call, router, encoded = self.new_call(
-            to, payload, bus, timeout, host if serves else None, parker
-        )
-        asker = self.asker
-        questions = asker.questions
+        call, message, router, encoded = self.new_call(to, payload, bus, timeout, None)
+        host = call.host
+        questions, error = self.asker.questions, None
         try:
-            if serves:
+            if host is not None:
                 host.waits_next = True  # withdrawn below, if interrupted
-            self.send_call(call, router, encoded)
-            error = call.serve(asker) if serves else call.park(questions)
+            # `Questions.ask`, inlined for each call.
+            message._id = number = next(questions.numbers)
+            questions.open[number] = call
+            if questions.closed:
+                raise UnknownTaskError(self._entry.name)
+            if message._to is None or not router.post(message, encoded):
+                router.send(message)
+            if host is not None and call.entry.host is host:
+                # The usual wait: the first step of `Call.serve`, inlined.
+                host.thread._poll(call.deadline)
             if call.outcome is None:
-                questions.cancel(call)
+                error = call.park(questions) if host is None else call.serve(self.asker)
+                if call.outcome is None:
+                    questions.cancel(call)
         except BaseException:
-            if serves and host.is_owner():
+            if host is not None and host.is_owner():
                 host.return_lease()
             questions.cancel(call)
             raise
@@ -353,7 +359,7 @@ class Sender:
             return response.payload
         error = self.failure(call, error)
         if asks_why:
-            here = not serves or self._entry.host is not host
+            here = host is None or self._entry.host is not host
             error, inspector, wait_s = explained(error, self._entry, call, here=here)
             if inspector is not None:
                 with suppress(BusError):  # the first error is the one to report
@@ -369,32 +375,38 @@ class Sender:
         payload: Any,
         bus: str | None,
         timeout: float | Unset | None,
-        host: ThreadManager | None,
-        parker: Any,
-    ) -> tuple[Call, Router, bytes | None]:
-        """Return a call that is not sent yet, its router, and its encoded payload.
+        waiter: Any,
+    ) -> tuple[Call, Incoming, Router, bytes | None]:
+        """Return a call that is not sent yet, with its message, router and encoding.
 
-        host, parker: those of the call; see `bus.api.outcome.Awaited`.
+        waiter: the parker of a coroutine; None for a call that this thread waits for.
         """
+        own = self._entry
+        host = own.host
+        # `require_host`, inlined for each call.
+        if host is None or self._receiver.leaving or self._lifetime.foreign:
+            self.require_host()
+        if waiter is not None:
+            host = None
+        elif host.ident != _sync.get_ident():
+            host, waiter = None, taken_lock()
         if timeout is UNSET:
             timeout = self._timeout_s
             deadline = None if timeout is None else _sync.monotonic() + timeout
         else:
             deadline = deadline_after(timeout)
-        own, there = self._entry, self.bus
         if (
             bus is None  # as in `_route`, which finds it, too
             and type(to) is str
             and (entry := self._exchange.find(to)) is not None
         ):
-            name = to
+            name, router = to, self._router
         else:
             check_addressee(to)
             entry = None
-            name, there = there._route(to, bus)
-        config = self._config
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+            name, there = self.bus._route(to, bus)
+            router = there._router
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         message = Incoming(
             _COMMAND,
             frozen,
@@ -417,23 +429,9 @@ class Sender:
             message=message,
             entry=own,
             host=host,
-            parker=parker,
+            parker=waiter,
         )
-        return call, there._router, encoded
-
-    def send_call(self, call: Call, router: Router, encoded: bytes | None) -> None:
-        """Open the question of a call, and send its command.
-
-        Raises:
-            UnknownTaskError: the task has deregistered.
-            BusError: the command failed.
-        """
-        message = call.message
-        assert message is not None
-        if self.asker.questions.ask(call) is None:
-            raise UnknownTaskError(self._entry.name)
-        if message._to is None or not router.post(message, encoded):
-            router.send(message)
+        return call, message, router, encoded
 
     def failure(self, call: Call, error: BusError | None) -> BusError:
         """Return the reason why a call that is over has no answer.
@@ -507,9 +505,7 @@ class Sender:
         if on_response is not None and timeout is None:
             raise ValueError("notify requires a timeout with on_response: give seconds")
         self.require_host()
-        config = self._config
-        limit, encoders = config.message_bytes_max, config.encoders
-        frozen, size, encoded = freeze_within(payload, limit, encoders)
+        frozen, size, encoded = freeze_within(payload, self._limit, self._encoders)
         tracer = self._tracer
         traced = None if tracer is None else tracer.payload(frozen, encoded)
         number = 0

@@ -15,9 +15,9 @@ counted in a loop.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
+from sys import getrecursionlimit
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -191,8 +191,10 @@ _ENCODERS_IN_A_ROW_MAX: Final = 32
 _ANY_VALUE: Final = frozenset({type(None), bool, float, bytes})
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
-_NUMBERS_AND_TEXT: Final = _PLAIN - {bytes}
-_TEXT: Final = frozenset({str})
+# For an iterable of types: methods of sets, for each message.
+_are_plain: Final = _PLAIN.issuperset
+_are_numbers_or_text: Final = (_PLAIN - {bytes}).issuperset
+_are_text: Final = frozenset({str}).issuperset
 
 # Types that hold no other payload but may be subclassed or mutable.
 _SCALAR: Final = (str, int, float, bytes, bytearray, memoryview)
@@ -237,22 +239,25 @@ def freeze_within(
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
     """
-    kind, size, encoded = type(payload), 0, None
-    frozen: Payload
-    if kind is bytes:  # the most common case, and the one that is benchmarked
-        frozen, size = payload, size_with_length(len(payload))
-    elif kind is dict:
-        frozen = copy = dict(payload)  # in one step: another thread may change it
+    kind = type(payload)
+    if kind is dict:  # first: the most common payload of a call
+        copy = dict(payload)  # in one step: another thread may change it
         # Numbers and text stand as they are, and have no encoder. Bytes may be long,
         # and would be copied to find out the size.
-        if _NUMBERS_AND_TEXT.issuperset(map(type, copy.values())) and _TEXT.issuperset(
+        if _are_numbers_or_text(map(type, copy.values())) and _are_text(
             map(type, copy)
         ):
             try:
                 encoded = ENCODER.encode(copy)
                 size = len(encoded)
+                if size <= limit:
+                    return copy, size, encoded
             except (UnicodeEncodeError, OverflowError):
-                size = 0  # it cannot be sent as it is; `freeze` decides
+                pass  # `freeze` says which value cannot be sent
+    elif kind is bytes:
+        size = size_with_length(len(payload))
+        if size <= limit:
+            return payload, size, None
     elif kind is Loan:
         # Checked first: a loan that is refused here can still be sent elsewhere.
         size = size_with_length(payload.nbytes)
@@ -261,12 +266,12 @@ def freeze_within(
         return payload._send(), size, None
     elif kind is Carried:
         return _carried_within(payload, limit, encoders)
-    if not size:  # it is not so simple
-        frozen = freeze(payload, encoders)
-        size = size_of(frozen)
+    # It is not so simple, or too long.
+    frozen = freeze(payload, encoders)
+    size = size_of(frozen)
     if size > limit:
         raise MessageTooLargeError(size, limit)
-    return frozen, size, encoded
+    return frozen, size, None
 
 
 def _carried_within(
@@ -467,7 +472,7 @@ def own_copy(frozen: Payload) -> Payload:
             key: item if type(item) in _PLAIN else own_copy(item)
             for key, item in items.items()
         }
-    if kind is tuple and not _PLAIN.issuperset(map(type, frozen)):  # type: ignore[arg-type]
+    if kind is tuple and not _are_plain(map(type, frozen)):  # type: ignore[arg-type]
         copies = tuple(map(own_copy, frozen))  # type: ignore[arg-type]
         return frozen if all(map(is_, copies, frozen)) else copies  # type: ignore[arg-type]
     if kind is memoryview:
@@ -535,11 +540,11 @@ def _encodable(frozen: Any) -> Any:
     """
     kind = type(frozen)
     if kind is tuple:
-        if _PLAIN.issuperset(map(type, frozen)):  # most often: in C, and not copied
+        if _are_plain(map(type, frozen)):  # most often: in C, and not copied
             return frozen
         return tuple(map(_encodable, frozen))
     if kind is dict:
-        if _PLAIN.issuperset(map(type, frozen.values())):
+        if _are_plain(map(type, frozen.values())):
             return frozen
         return {key: _encodable(item) for key, item in frozen.items()}
     if kind is memoryview and is_array(frozen):
@@ -553,7 +558,7 @@ def decode(data: bytes | memoryview) -> Payload:
     Raises:
         WireError: the data are not the encoding of exactly one payload.
     """
-    if sys.getrecursionlimit() > _RECURSION_SAFE:
+    if getrecursionlimit() > _RECURSION_SAFE:
         check_depth(data)
     try:
         value = _DECODER.decode(data)
@@ -563,8 +568,8 @@ def decode(data: bytes | memoryview) -> Payload:
     if (
         # The most common payload of a lone message: checked without a call.
         kind is dict
-        and _PLAIN.issuperset(map(type, value.values()))
-        and _TEXT.issuperset(map(type, value))
+        and _are_plain(map(type, value.values()))
+        and _are_text(map(type, value))
     ) or kind in _PLAIN:
         return value  # type: ignore[no-any-return]  # frozen already
     return _sealed(value, 0)
@@ -584,7 +589,7 @@ def _sealed(value: Any, depth: int) -> Payload:
     if depth == DEPTH_MAX:
         raise WireError(TOO_DEEP)
     if kind is list:
-        if _PLAIN.issuperset(map(type, value)):
+        if _are_plain(map(type, value)):
             return tuple(value)
         return tuple([_sealed(item, depth + 1) for item in value])
     for key, item in value.items():

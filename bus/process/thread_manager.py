@@ -317,8 +317,7 @@ class ThreadManager:
                     if again and self.on_internal_error is not None:
                         self.on_internal_error()
                     assert self.ident == _sync.get_ident()
-                    self._drain_inbox(None)
-                    self._serve()
+                    self.step(None)
                     if self._ready:
                         self._serve_on()
                     if again:
@@ -342,13 +341,49 @@ class ThreadManager:
         callbacks cause in this thread.
         """
         try:
-            self._drain_inbox(until)
-            if self._answered and not (self._ready or self.scheduler.timers):
-                return 0  # to the caller, which waited for that
-            return self._serve()
+            return self.step(until)
         finally:
             if self.leased is not None:
                 self.return_lease()
+
+    def step(self, until: float | None) -> int:
+        """As `poll`; the thread may still hold a read lease afterwards."""
+        inbox, timers = self.inbox, self.scheduler.timers
+        if inbox.taken:
+            self._give_back()  # an interrupt has ended an earlier call of it
+        self.waits_next = self._answered = False
+        if self._ready or self._requests or inbox.items:
+            self.return_lease()
+        else:
+            if timers and (until is None or timers[0][0] < until):
+                until = timers[0][0]
+            while (waitable := self.link_wait) is not None:
+                self.waiting = True
+                try:
+                    stays = waitable.wait(self, until)
+                finally:
+                    self.waiting = False
+                if not stays:
+                    self.link_wait = None
+                # Check more than the inbox: this thread may have executed actions of
+                # other threads, and the fast path may have put messages into mailboxes.
+                if (
+                    self._answered
+                    or self._ready
+                    or self._requests
+                    or inbox.items
+                    or (until is not None and until <= _sync.monotonic())
+                ):
+                    break
+            else:
+                inbox.wait(until)
+        if self._requests or inbox.items:
+            self._drain_inbox()
+        if self._answered and not (
+            self._ready or (timers and timers[0][0] <= _sync.monotonic())
+        ):
+            return 0  # to the caller, which waited for that
+        return self._serve()
 
     def return_lease(self) -> None:
         """Release the read lease of the fast path, since there is other work."""
@@ -377,7 +412,7 @@ class ThreadManager:
             for _ in range(turns):
                 scheduler.turn()
                 if inbox.items or requests:
-                    self._drain_inbox(0.0)
+                    self._drain_inbox()
                 # A plain statement before the jump back: see `_sync.Lock`.
                 scheduler.since = None
         except BaseException:
@@ -402,7 +437,7 @@ class ThreadManager:
                     return
                 scheduler.turn(_SLICE_S)
                 if inbox.items or requests:
-                    self._drain_inbox(0.0)
+                    self._drain_inbox()
                 scheduler.running = None  # as in `_serve`
         finally:
             scheduler.running = scheduler.since = None
@@ -545,43 +580,14 @@ class ThreadManager:
             and mailbox.client.try_deliver_directly(answer, self)
         ):
             self._answered = True
-        else:
-            self._put(mailbox, answer)
+            return True
+        self._put(mailbox, answer)
         return True
 
-    def _drain_inbox(self, until: float | None) -> None:
-        """Drain the inbox and run the requests; wait only if there is no other work."""
-        inbox = self.inbox
-        if inbox.taken:
-            self._give_back()  # an interrupt has ended an earlier call of it
-        self.waits_next = self._answered = False
-        if self._ready or self._requests or inbox.items:
-            self.return_lease()
-        else:
-            timers = self.scheduler.timers
-            if timers and (until is None or timers[0][0] < until):
-                until = timers[0][0]
-            while (waitable := self.link_wait) is not None:
-                self.waiting = True
-                try:
-                    stays = waitable.wait(self, until)
-                finally:
-                    self.waiting = False
-                if not stays:
-                    self.link_wait = None
-                # Check more than the inbox: this thread may have executed actions of
-                # other threads, and the fast path may have put messages into mailboxes.
-                if self._requests or inbox.items:
-                    break
-                if (
-                    self._answered
-                    or self._ready
-                    or (until is not None and until <= _sync.monotonic())
-                ):
-                    return
-            else:
-                inbox.wait(until)
-        if inbox.items:
+    def _drain_inbox(self) -> None:
+        """Drain the inbox and run the requests: there is other work than a wait."""
+        self.return_lease()
+        if self.inbox.items:
             self._distribute()
         if self._requests:
             self._run_requests()

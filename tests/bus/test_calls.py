@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import bus as package
-from bus import NOREPLY, CommandTimeoutError, RemoteError, UnresolvedError
+from bus import (
+    NOREPLY,
+    CommandTimeoutError,
+    RemoteError,
+    UnknownTaskError,
+    UnresolvedError,
+)
 from bus.kernel.tasks.actions import Answer
 from bus.testing import memory_bus
 from queuebroker import _sync
@@ -19,6 +25,8 @@ from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bus import Incoming
     from tests.strikes import Blow
 
@@ -165,6 +173,60 @@ def test_an_answer_that_is_here_ends_a_call_whose_time_is_up(
         asker.command("asker")
 
         assert asker.call("doer", timeout=LIMIT_S) == "in time"
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_that_begins_as_its_task_deregisters_ends() -> None:
+    """Its question is opened between two steps of the end of the task."""
+    begun, go = threading.Event(), threading.Event()
+
+    def held_numbers() -> Iterator[int]:
+        begun.set()
+        assert go.wait(LIMIT_S)
+        yield 1
+
+    class Open(dict[int, Any]):
+        def values(self) -> Any:
+            found = list(super().values())
+            go.set()
+            until(lambda: bool(self) or calling.done, "the question is open")
+            return found
+
+    with memory_bus() as bus, Threads() as threads:
+        bus.register("doer", thread=bus.thread(), on_command=lambda _: NOREPLY)
+        asker = bus.register("asker", thread=bus.thread())
+        questions = asker._sender.asker.questions
+        questions.numbers = held_numbers()  # type: ignore[misc, assignment]
+        questions.open = Open()
+        calling = threads.start(lambda: asker.call("doer", timeout=None))
+        assert begun.wait(LIMIT_S)
+
+        asker.deregister()
+
+        assert isinstance(calling.error(LIMIT_S), UnknownTaskError)
+
+
+@clause("BUS-FLOW-5")
+def test_an_answer_to_a_call_that_is_over_just_now_is_late() -> None:
+    """The thread that ends the calling one closes the question at the same time."""
+
+    class Open(dict[int, Any]):
+        def get(self, number: int, _: object = None) -> Any:
+            return self.pop(number, None)
+
+    with memory_bus() as bus:
+        host = bus.here()._manager
+        sender = bus.register("asker", thread=bus.here())._sender
+        questions = sender.asker.questions
+        call, _, _, _ = sender.new_call("nobody", 1, None, None, None)
+        number = questions.ask(call)
+        assert number is not None
+        questions.open = Open(questions.open)
+
+        answer = Answer(sender._entry, number, None, "late")
+
+        assert not questions.try_deliver_directly(answer, host)
+        assert call.outcome is None
 
 
 @clause("BUS-FLOW-5", "BUS-MOVE-2")

@@ -341,7 +341,7 @@ class Near:
 
     def turn(self) -> None:
         """Give one turn to the subscriber, in which it may read a whole run."""
-        self.manager._drain_inbox(0.0)
+        self.manager._drain_inbox()
         self.manager.scheduler.turn(LIMIT_S)
 
 
