@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from functools import partial
 from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
 from bus import BusFullError, open_bus
 from bus.journal.writer import Journal
 from queuebroker import _net
+from tests.journal.telling import spares_ready
 from tests.kit.constants import configured
 from tests.kit.tasks import Reader
+from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +76,8 @@ def evaluate(
         if folder is None
         else Journal(folder, machine=options["machine"], segment_bytes=16 << 10)
     )
+    if journal is not None:  # a record without a segment would be lost
+        until(partial(spares_ready, journal, 1), "spare segments are ready")
     config = configured(**options.pop("settings"))
     with (
         suppress(EOFError),
