@@ -385,7 +385,7 @@ class Sender:
         host = own.host
         # `require_host`, inlined for each call.
         if host is None or self._receiver.leaving or self._lifetime.foreign:
-            self.require_host()
+            host = self.require_host()
         if waiter is not None:
             host = None
         elif host.ident != _sync.get_ident():

@@ -563,9 +563,11 @@ class _WaitableLink:
         thread.
         """
         driver, lease = self._driver, self._lease
-        if host.leased is not self and self.link == self._session.link:
+        # Not by `ThreadManager.leased`, which an interrupt at the end of `return_lease`
+        # leaves as it was.
+        if lease.holder is not host.inbox and self.link == self._session.link:
             self.take_lease(host)
-        if host.leased is not self:
+        if lease.holder is not host.inbox:
             host.return_lease()
             return False
         sleeps = True

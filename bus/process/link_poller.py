@@ -113,6 +113,10 @@ class ReadLease(Protocol):
         """
 
     @property
+    def holder(self) -> object:
+        """The inbox with which the lease was taken; None if it was not."""
+
+    @property
     def missing_bytes(self) -> int:
         """The number of missing bytes of a message that has begun, else 0."""
 
@@ -192,14 +196,14 @@ class ParkedPoller:
 class _ParkedReadLease:
     """The read lease of a queue between threads; the first taker gets it."""
 
-    __slots__ = ("_inbox", "_lock", "_queue", "_selection", "_shared_parker")
+    __slots__ = ("_lock", "_queue", "_selection", "_shared_parker", "holder")
 
     def __init__(self, queue: MessageQueue) -> None:
         self._queue: Final = queue
         # Held by the thread that holds the lease.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._selection: Selection | None = None
-        self._inbox: Inbox | None = None
+        self.holder: Inbox | None = None
         self._shared_parker: SharedParker
 
     def take(self, elsewhere: Inbox, message: bytes | None = None) -> bool:
@@ -207,7 +211,7 @@ class _ParkedReadLease:
             return False
         self._selection = selection = Selection([self._queue])
         self._shared_parker = shared_parker = selection.enlist(SharedParker)
-        self._inbox = elsewhere
+        self.holder = elsewhere
         with elsewhere.lock:
             elsewhere.arrived.enlist(shared_parker)
         if message is not None:
@@ -222,7 +226,7 @@ class _ParkedReadLease:
         return True
 
     def sleep(self, deadline: float | None) -> None:
-        inbox, queue = self._inbox, self._queue
+        inbox, queue = self.holder, self._queue
         assert inbox is not None
 
         def look() -> bool:
@@ -232,10 +236,10 @@ class _ParkedReadLease:
             _sync.park(self._shared_parker.lock, look, deadline)
 
     def read(self) -> list[bytes]:
-        assert self._inbox is not None
+        assert self.holder is not None
         with suppress(ReceiveTimeoutError, DisconnectedError):
             frames = self._queue.receive_many(_FRAMES_MAX, timeout=0)
-            self.leave(self._inbox)
+            self.leave(self.holder)
             return frames
         return []
 
@@ -246,14 +250,14 @@ class _ParkedReadLease:
         return self._queue.status is not Status.CONNECTED
 
     def leave(self, elsewhere: Inbox) -> None:
-        if self._inbox is not elsewhere:
+        if self.holder is not elsewhere:
             return
         with elsewhere.lock:
             elsewhere.arrived.leave(self._shared_parker)
         if self._selection is not None:
             self._selection.withdraw()
             self._selection = None
-        self._inbox = None
+        self.holder = None
         self._lock.release()
 
     def lend(self, poller: Poller) -> None:

@@ -545,11 +545,11 @@ class ThreadManager:
         message._account = account = (
             subscriptions[0]._account if subscriptions else mailbox.client.account
         )
-        items = mailbox.items
-        if items is None:
-            items = mailbox.begin()
+        if mailbox.items is None:
+            mailbox.begin()
         if not account.admit_at_once(message, inbox.lock):
             return False
+        items: Any = mailbox.items
         try:
             # `Scheduler.put`, inlined: called for each message. As there, no call: an
             # interrupt finds the message in the mailbox and on the account, or the

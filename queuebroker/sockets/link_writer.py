@@ -195,10 +195,10 @@ class LinkWriter(ServedSocket):
         self.read_owner.sent_since_sleep = True
         number = protocol.sent + 1
         data = pack_head(8 + len(message), number) + message
-        if not protocol.plain:
-            protocol.begin_message()
         if protocol.taken >= protocol.riding_min:
             data = protocol.with_credit(data)
+        if not protocol.plain:
+            protocol.begin_message()
         protocol.sent = number
         self.mid_io = True
         try:

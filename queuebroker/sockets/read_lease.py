@@ -53,13 +53,13 @@ class ReadLease:
       handle that.
 
     Invariants:
-    I1. ``_owner`` is the other place at which the thread that has the read lease is
+    I1. ``holder`` is the other place at which the thread that has the read lease is
         woken; guarded by the lock of the connection.
     I2. that thread is on the wait list there only within `sleep`, and after an
         exception has ended that, until it has called `leave`.
     """
 
-    __slots__ = ("_connection", "_link", "_owner", "_read_owner", "ended")
+    __slots__ = ("_connection", "_link", "_read_owner", "ended", "holder")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._socket_connection
@@ -67,7 +67,7 @@ class ReadLease:
         self._link: Final = self._connection.link
         assert not self._link.driver.background  # see `take`
         self._read_owner: Final = self._link.read_owner
-        self._owner: Elsewhere | None = None
+        self.holder: Elsewhere | None = None
         self.ended: bool = False
 
     def take(self, elsewhere: Elsewhere, message: bytes | None = None) -> bool:
@@ -109,10 +109,14 @@ class ReadLease:
                         read_owner._watch(read_owner._descriptor, _net.ONCE)
                         read_owner.leased = True
                     # No call since then: an interrupt would leave a lease without an
-                    # owner.
-                    self._owner = elsewhere
+                    # holder.
+                    self.holder = elsewhere
                     if message is not None:
-                        if read_owner.blocked or len(message) > JOIN_BYTES_MAX:
+                        if (
+                            read_owner.blocked
+                            or protocol.outgoing  # an interrupt left it there
+                            or len(message) > JOIN_BYTES_MAX
+                        ):
                             link.post_locked(message)
                         else:  # the rest of it: without a thread nothing is gathered
                             link.post_whole_locked(message)
@@ -128,7 +132,7 @@ class ReadLease:
 
     def sleep(self, deadline: float | None) -> None:
         """Sleep until there may be input here or elsewhere, or the deadline passes."""
-        read_owner, elsewhere = self._read_owner, self._owner
+        read_owner, elsewhere = self._read_owner, self.holder
         assert elsewhere is not None
         sleeper, arrived, began = read_owner.sleeper, elsewhere.arrived, None
         if read_owner.sent_since_sleep:
@@ -183,7 +187,7 @@ class ReadLease:
                         read_owner.leased = False
                         read_owner._watch(read_owner._descriptor, _net.READ)
                         read_owner.idle = False
-                    self._owner = None
+                    self.holder = None
             except BaseException:
                 connection.recover_locked()
                 raise
@@ -202,13 +206,13 @@ class ReadLease:
         So an interrupted thread may repeat the call: another may have the lease by now.
         """
         connection = self._connection
-        if self._owner is elsewhere:
+        if self.holder is elsewhere:
             with elsewhere.lock:  # it is listed if an exception has ended `sleep`
                 elsewhere.arrived.leave(self._read_owner.sleeper)
         with connection.lock:
-            if self._owner is elsewhere:
+            if self.holder is elsewhere:
                 self._read_owner.yield_locked(wanted=True)
-                self._owner = None
+                self.holder = None
         if connection.deferred:
             connection.settle()
 

@@ -57,8 +57,10 @@ class LeaseOfOne:
         self.frames = list(frames)
         self.ended = ended
         self.left = self.slept = self.missing_bytes = 0
+        self.holder: Inbox | None = None
 
-    def take(self, _: Inbox, __: bytes | None = None) -> bool:
+    def take(self, inbox: Inbox, _: bytes | None = None) -> bool:
+        self.holder = inbox
         return True
 
     def sleep(self, _: float | None) -> None:

@@ -172,12 +172,30 @@ class _NotedLease(LeaseOfOne):
         super().__init__()
         self._calls, self._free = calls, free
 
-    def take(self, _: Inbox, __: bytes | None = None) -> bool:
+    def take(self, inbox: Inbox, _: bytes | None = None) -> bool:
         self._calls.append("take")
+        if self._free:
+            self.holder = inbox
         return self._free
 
     def leave(self, _: Inbox | None = None) -> None:
         self._calls.append("leave")
+
+
+@clause("QB-ERR-9", "BUS-CHAN-7")
+def test_a_lease_whose_return_was_interrupted_is_taken_again() -> None:
+    """The next wait used to sleep at it without the lease, or raised."""
+    alone, lease = Alone(), LeaseOfOne(b"frame")
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
+    alone.host.leased = waitable
+    lease.holder = None  # the interrupt came behind that
+
+    waitable.wait(alone.host, None)
+
+    assert lease.holder is alone.host.inbox
+    assert lease.slept == 1
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-11")
@@ -291,15 +309,9 @@ def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
         waitable.wanted |= wanted
 
     alone.fast_path_driver._run_urgent_part = attends  # type: ignore[misc]
-    lead: Any = SimpleNamespace(
-        take=lambda *_: True,
-        sleep=lambda _: None,
-        read=lambda: [b"other"],
-        leave=lambda _: None,
-        ended=False,
-    )
     short: Any = Short()
-    waitable = _WaitableLink(alone.fast_path_driver, short, lead)
+    lease: Any = LeaseOfOne(b"other")
+    waitable = _WaitableLink(alone.fast_path_driver, short, lease)
     waitable.wanted = True  # from before
 
     assert waitable.wait(alone.host, None) is wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -145,7 +146,9 @@ class _OfMachine(Collector):
         told = [str(each["process"]) for each in answers.told]
         left, self._known = self._known, [*told, *answers.missing]
         for process in {*left} - {*self._known}:
-            self._durations.remove(*self._place(process))
+            # Early versions of the client library raise for one that never answered.
+            with suppress(KeyError):
+                self._durations.remove(*self._place(process))
         return answers, [*answers.missing]
 
     def _place(self, process: str) -> tuple[str, str, str]:
