@@ -44,7 +44,8 @@ class Scheduler:
 
     Invariants, between two callbacks:
     I1. ``ready`` holds, once each, the mailboxes that are not held and not empty. After
-        an interrupt it may also hold an empty one, which costs one empty turn.
+        an interrupt it may also hold an empty one, which costs one empty turn; and one
+        twice, if a finalizer that runs in `put` sends to the same task.
     I2. all mailboxes in ``ready`` belong to tasks that the thread hosts.
     """
 
