@@ -2,7 +2,8 @@
 
 A signal's handler runs, and a Ctrl-C is raised, between two instructions, but not
 between any two: only where a Python function begins, where a loop jumps back, and where
-a call into C has returned. `everywhere` goes through all of these points in one call::
+a call into C has returned, unless it has raised. `everywhere` goes through all of these
+points in one call::
 
     def case(struck: Blow) -> None:
         ...  # a fresh object each time
