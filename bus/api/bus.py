@@ -491,6 +491,7 @@ class Bus(Closable):
         # If a callback closes the bus, the threads are not joined here. The exit
         # function stays registered, so that the end of the program waits for them.
         if waits:
+            self._orphans.close()
             do_not_call_at_exit(self.close)
 
     # For the other modules of the package.

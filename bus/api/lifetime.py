@@ -76,8 +76,17 @@ class Orphans:
     __slots__ = ("append", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: Final[deque[Callable[[], object]]] = deque()
-        self.append: Final = self.waiting.append
+        self.waiting: deque[Callable[[], object]] = deque()
+        self.append = self.waiting.append
+
+    def close(self) -> None:
+        """Deregister all orphans, and drop later ones: a closed bus has no tasks.
+
+        They would keep the closed event loops of their calls.
+        """
+        self.deregister()
+        self.waiting = deque(maxlen=0)
+        self.append = self.waiting.append
 
     def deregister(self) -> None:
         """Deregister all orphans."""

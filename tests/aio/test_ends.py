@@ -13,6 +13,7 @@ import pytest
 from bus import NOREPLY, UnknownTaskError, aio
 from bus.kernel.tasks.process_manager import ProcessManager
 from bus.testing import memory_bus
+from queuebroker.aio.waker import Waker
 from specs.clauses import clause
 from tests.aio.support import echo, run
 from tests.kit.collector import collecting
@@ -378,6 +379,27 @@ def test_a_coroutine_of_a_closed_loop_is_collected_within_a_call(
 
     with collecting(ProcessManager, "leave", victims):  # the bus is locked
         clock.deregister()
+
+
+@clause("BUS-DEREG-14")
+def test_a_call_that_is_collected_after_the_close_of_its_bus_is_forgotten(
+    bus: Bus,
+) -> None:
+    """The bus used to keep it, and so the waker of the loop with its descriptor."""
+    bus.register("silent", on_command=lambda _: NOREPLY)
+    loop = asyncio.new_event_loop()
+    waiting: Any = loop.create_task(aio.wrap(bus).call("silent", timeout=None))
+    waiting._log_destroy_pending = False  # asyncio would log it
+    for _ in range(10):  # as above
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    bus.close()
+    del waiting, loop
+
+    for _ in range(2):  # as in `abandoned`
+        gc.collect()
+    # No weak references: they are cleared before the call is appended.
+    assert not [each for each in gc.get_objects() if type(each) is Waker]
 
 
 def test_a_close_in_a_loop_asks_no_handler_of_another_one(

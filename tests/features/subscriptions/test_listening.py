@@ -297,5 +297,5 @@ class _Emptied(deque[Any]):
 def test_two_threads_see_to_the_same_dropped_iterator() -> None:
     with memory_bus() as bus:
         task = bus.register("one", thread=bus.here())
-        bus._orphans.waiting = _Emptied([task.deregister])  # type: ignore[misc]
+        bus._orphans.waiting = _Emptied([task.deregister])
         assert not bus.tasks()
