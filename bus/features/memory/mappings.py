@@ -181,23 +181,6 @@ if sys.version_info >= (3, 12):
 else:
     import functools
 
-    class _Buffer(ctypes.Structure):
-        """``Py_buffer``, which is in the stable ABI of Python 3.11."""
-
-        _fields_ = (
-            ("buf", ctypes.c_void_p),
-            ("obj", ctypes.py_object),
-            ("len", ctypes.c_ssize_t),
-            ("itemsize", ctypes.c_ssize_t),
-            ("readonly", ctypes.c_int),
-            ("ndim", ctypes.c_int),
-            ("format", ctypes.c_char_p),
-            ("shape", ctypes.c_void_p),
-            ("strides", ctypes.c_void_p),
-            ("suboffsets", ctypes.c_void_p),
-            ("internal", ctypes.c_void_p),
-        )
-
     @functools.lru_cache(maxsize=16)
     def _type_of(size: int) -> type[ctypes.Array[Any]]:
         def refuse(*_: object) -> None:
@@ -206,15 +189,16 @@ else:
         body = {"_type_": ctypes.c_ubyte, "_length_": size, "__setitem__": refuse}
         return type("SharedBytes", (ctypes.Array,), body)
 
+    # Rejected: `PyObject_GetBuffer` and `PyBuffer_Release`. An interrupt between both
+    # keeps the mapping.
+    _read_buffer: Final = ctypes.PYFUNCTYPE(
+        ctypes.c_int, ctypes.py_object, *[ctypes.POINTER(ctypes.c_ssize_t)] * 2
+    )(("PyObject_AsReadBuffer", ctypes.pythonapi))
+
     def _address_of(memory: memoryview) -> int:
-        buffer = _Buffer()
-        ctypes.pythonapi.PyObject_GetBuffer(
-            ctypes.py_object(memory), ctypes.byref(buffer), 0
-        )
-        try:
-            return int(buffer.buf or 0)
-        finally:
-            ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+        address, length = ctypes.c_ssize_t(), ctypes.c_ssize_t()
+        _read_buffer(memory, ctypes.byref(address), ctypes.byref(length))
+        return address.value
 
     def _behind(
         mapping: MemoryMapping | SharedMemory, on_end: Callable[[], object]
