@@ -3,12 +3,12 @@
 It queries the inspector of each process, as `bus tree` and `bus monitor` do, and
 nothing else. One thread does so. A process that does not answer delays no other one.
 
-**The page costs the bus little.** Each process is asked every second or two for a brief
-report, whose cost does not grow with its tasks. A whole report has the row of each
-task. Both have their own processor time: the next one follows when `_SHARE` of the time
-that the process uses has paid for the last one. Frames on links are monitored until
-about `_FRAMES` have passed. On a quiet link these are all messages; on a busy one they
-are a sample.
+**The page costs the bus little.** Each process is asked every one to three seconds for
+a brief report, whose cost does not grow with its tasks. A whole report has the row of
+each task. Both have their own processor time: the next one follows when `_SHARE` of the
+time that the process uses has paid for the last one. Frames on links are monitored
+until about `_FRAMES` have passed. On a quiet link these are all messages; on a busy one
+they are a sample.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = ["LinkEnds", "LiveSource"]
 ROUND_S: Final = 1.0
 _ANSWER_S: Final = (5.0, 30.0)  # then a process counts as stopped
 _ANSWER_COSTS: Final = 200  # its processor is shared, so it may need that much longer
-_BRIEF_S: Final = (1.0, 2.0)  # between two questions
+_BRIEF_S: Final = (1.0, 3.0)  # between two questions
 _WHOLE_S: Final = 240.0  # at most between two whole reports
 # For the reports of either kind: of the processor time of a process, or of `_LEAST`.
 _SHARE: Final = 0.003
 _LEAST: Final = 0.1  # of one processor; else an idle process would never be asked
 _FRAMES: Final = 25  # of one process, in one sample
 _WINDOW_S: Final = (0.02, ROUND_S)  # the length of a sample
-_SAMPLE_S: Final = 4.0  # between two samples of a busy process
+_SAMPLE_S: Final = 6.0  # between two samples of a busy process
 _SENDS_MAX: Final = 300  # shown in one round
 _GONE_S: Final = 60.0  # a process that has left is shown for this long
 _FIRST_S: Final = 0.25  # the first round is short, so that the page has something
@@ -247,7 +247,9 @@ class LiveSource:
             self._command(process, question, self._on_report, longest_s)
         if now >= process.sample_at:
             process.sample_at = math.inf
-            self._command(process, {"frames": ["MSG"]}, self._on_frames)
+            ends = process.monitored and process.window_s < ROUND_S
+            types = None if ends else ["MSG"]
+            self._command(process, {"frames": types}, self._on_frames)
 
     def _command(
         self,
@@ -330,6 +332,7 @@ class LiveSource:
             process.monitored = True
             process.sample_at = now + process.window_s
             return
+        process.monitored = process.window_s >= ROUND_S  # else this has ended it
         frames, left_out = response.payload["frames"], response.payload["left_out"]
         for each in frames:
             self._on_frame(process, each)
@@ -337,11 +340,11 @@ class LiveSource:
         process.window_s = min(
             max(_FRAMES / max(per_s, 1.0), _WINDOW_S[0]), _WINDOW_S[1]
         )
-        process.sample_at = now + process.window_s
-        if process.window_s < ROUND_S:
-            process.monitored = False
-            process.sample_at = now + _SAMPLE_S
-            self._task.command(process.inspector, {"frames": None})
+        is_busy = process.window_s < ROUND_S
+        if process.monitored:
+            process.sample_at = now + process.window_s
+        else:
+            process.sample_at = now + (_SAMPLE_S if is_busy else 0.0)
 
     def _on_frame(self, process: _Process, frame: dict[str, Any]) -> None:
         other = frame["other"]

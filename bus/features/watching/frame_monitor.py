@@ -12,8 +12,9 @@ names, and the bytes of bodies are counted. Payloads are in neither.
 `MonitorLeases` has the listeners of the monitor, and their leases (OPEN-12). A task
 listens by a command ``{"frames": [...]}`` to the inspector of the process, with the
 names of frame types, or none for all. The answer holds the frames noted since its last
-such command, and the number of frames left out. ``{"frames": None}`` ends the lease. It
-also ends after `LEASE_S` seconds without a command, since a listener may be killed.
+such command, and the number of frames left out. ``{"frames": None}`` gets that answer,
+too, and ends the lease. It also ends after `LEASE_S` seconds without a command, since a
+listener may be killed.
 
 Any process that may join the bus may ask, as for everything that an inspector reports.
 The contents of messages are never reported.
@@ -192,6 +193,7 @@ def messages(
 
 FRAMES_MAX: Final = 256  # waiting for one listener
 LISTENERS_MAX: Final = 8
+_NO_FRAMES: Final[dict[str, Any]] = {"frames": (), "left_out": 0}
 LEASE_S: Final = 10.0  # a listener that does not ask again is dropped after this
 _KNOWN_MAX: Final = 4096
 
@@ -210,6 +212,13 @@ class _Listener(Struct, eq=False):
     frames: deque[dict[str, Any]] = field(default_factory=deque)
     left_out: int = 0
     told: int = 0
+
+    def take(self) -> dict[str, Any]:
+        """Return the frames recorded since the last call, and the number left out."""
+        frames = [self.frames.popleft() for _ in range(len(self.frames))]
+        left_out = self.left_out - self.told
+        self.told += left_out
+        return {"frames": frames, "left_out": left_out}
 
 
 class FrameMonitor:
@@ -260,18 +269,19 @@ class FrameMonitor:
             listener = _Listener(frozenset(types), now + LEASE_S)
             self._listeners = {**self._listeners, subscriber: listener}
         listener.types, listener.until = frozenset(types), now + LEASE_S
-        frames = [listener.frames.popleft() for _ in range(len(listener.frames))]
-        left_out = listener.left_out - listener.told
-        listener.told += left_out
-        return {"frames": frames, "left_out": left_out}
+        return listener.take()
 
-    def leave(self, subscriber: RegistrationId) -> None:
-        """Unsubscribe; does nothing if not subscribed."""
+    def leave(self, subscriber: RegistrationId) -> dict[str, Any]:
+        """End a listener's lease; return as `take_frames`, nothing if it has none."""
+        listener = self._listeners.get(subscriber)
+        if listener is None:
+            return _NO_FRAMES
         self._listeners = {
-            each: listener
-            for each, listener in self._listeners.items()
-            if each != subscriber
+            each: other
+            for each, other in self._listeners.items()
+            if other is not listener
         }
+        return listener.take()
 
     def review(self, now: float) -> float | None:
         """Drop listeners whose lease has ended; return when the next lease ends.
@@ -418,28 +428,29 @@ class MonitorLeases:
         closed: as `Inspector.closed`.
         """
         if types is None:
-            if self._monitor is not None:
-                self._monitor.leave(message._source.id)
-                self._update_monitor()
-            return {}
+            if self._monitor is None:
+                return _NO_FRAMES
+            frames = self._monitor.leave(message._source.id)
+            self._update_monitor()
+            return frames
         if not _is_legal(types):
             message.respond(error="frames must be None or a list of frame types")
             return NOREPLY
         if closed:
-            return {"frames": (), "left_out": 0}
+            return _NO_FRAMES
         if self._monitor is None:
             comm = self._exchange.comm
             assert comm is not None
             self._monitor = FrameMonitor(comm.remote, _sync.wall_ns)
-        frames = self._monitor.take_frames(message._source.id, types, _sync.monotonic())
-        if frames is None:
+        taken = self._monitor.take_frames(message._source.id, types, _sync.monotonic())
+        if taken is None:
             message.respond(error=f"its frames already have {LISTENERS_MAX} listeners")
             return NOREPLY
         self._update_monitor()
         if not self._reviewing:
             self._reviewing = True
             self._manager.call_at(_sync.monotonic() + LEASE_S, self._review)
-        return frames
+        return taken
 
     def _update_monitor(self) -> None:
         """Put the monitor on the links, or take it off."""

@@ -212,6 +212,18 @@ def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) 
     assert comm_of(one).watcher is None
 
 
+@clause("OPEN-12")
+def test_the_end_of_a_lease_is_answered_with_the_last_frames(three: Three) -> None:
+    near, one, _ = three
+    received(near, "one")
+    one.call("t/two", 1)
+
+    last = near.call(inspector_of("one"), {"frames": None}, timeout=LIMIT_S)
+
+    assert last["frames"]
+    assert comm_of(one).watcher is None
+
+
 @pytest.mark.parametrize("wrong", [3, "MSG", ["NOTHING"], [["MSG"]], {"MSG": 1}])
 def test_a_filter_that_is_no_list_of_types_is_rejected(
     three: Three, wrong: Any
