@@ -109,7 +109,8 @@ class LoopThread(BusThread):
         self.take_last_link: Final = self._links.take_last
         # The tasks with a handler that may have commands to take, from any thread.
         self._taking: Final[deque[HandlerTask]] = deque()
-        self._jobs: Final[set[asyncio.Task[None]]] = set()
+        # The asyncio tasks of the handlers, with the callback for their end.
+        self._jobs: Final[dict[asyncio.Task[None], Callable[..., object]]] = {}
         manager.adopt()
         manager.driving.acquire()
         self.drives: bool = True
@@ -185,9 +186,19 @@ class LoopThread(BusThread):
         """
         # Not `create_task(context=)`, which not every task factory takes.
         task = context.run(self.loop.create_task, job)
-        self._jobs.add(task)
-        task.add_done_callback(partial(self._on_job_done, then))
+        done = self._jobs[task] = partial(self._on_job_done, then)
+        task.add_done_callback(done)
         return task
+
+    def end_job(self, task: asyncio.Task[None]) -> None:
+        """Forget an asyncio task in its last step: a callback would take another turn.
+
+        One that is not known yet, since it was eager, has its callback later.
+        """
+        done = self._jobs.get(task)
+        if done is not None:
+            task.remove_done_callback(done)
+            self._forget_job(task)
 
     def runs_handler(self) -> bool:
         """Return True if the current asyncio task handles a command."""
@@ -212,7 +223,7 @@ class LoopThread(BusThread):
             return False
         if not (manager.pending() or (timers and timers[0][0] <= _sync.monotonic())):
             return False
-        self._context.run(self._serve)
+        self._context.run(self._then_wake, self._serve)
         self._wake_if_due()
         if self._taking:
             self._wake()
@@ -266,8 +277,21 @@ class LoopThread(BusThread):
 
     def _step(self) -> None:
         if self.drives:  # else another thread has taken over: see `_leave_loop`
-            self._serve()
+            self._then_wake(self._serve)
             self._let_take()
+
+    def _then_wake(self, step: Callable[[], object]) -> None:
+        """Run a step, then wake the coroutines whose waiters it has released.
+
+        So these need no event, nor a further turn of the loop.
+        """
+        try:
+            self.waker().disarm()
+            step()
+            self.waker().wake_all()
+        except BaseException:
+            self.waker().set_event()
+            raise
 
     def take_soon(self, task: HandlerTask) -> None:
         """Let a handler take commands, when this step ends, or else in a step.
@@ -317,8 +341,6 @@ class LoopThread(BusThread):
             self._log_failure()
         finally:
             manager.waiting = True
-            # Without a further turn of the loop for the coroutines woken just now.
-            self.waker().answer()
 
     _serve = guarded("serve a thread")(_serve_now)
 
@@ -327,7 +349,7 @@ class LoopThread(BusThread):
 
     def _on_links_ready(self) -> None:
         if self.drives:  # as in `_step`
-            self._read_links()
+            self._then_wake(self._read_links)
             self._let_take()
 
     @guarded("serve a thread")
@@ -336,8 +358,6 @@ class LoopThread(BusThread):
             self._links.read()
             if self._manager.pending():
                 self._serve_now()
-            else:
-                self.waker().answer()  # the callers of the answers that came
         except Exception:  # noqa: BLE001 # as in `_serve_now`
             self._log_failure()
         finally:
@@ -365,10 +385,13 @@ class LoopThread(BusThread):
     def _on_job_done(
         self, then: Callable[[asyncio.Task[None]], object], task: asyncio.Task[None]
     ) -> None:
-        self._jobs.discard(task)
+        self._forget_job(task)
+        then(task)
+
+    def _forget_job(self, task: asyncio.Task[None]) -> None:
+        self._jobs.pop(task, None)
         if self.stopped:
             self._wake()  # it may be drained now
-        then(task)
 
     @guarded("stop a thread")
     def _end_in_loop(self) -> None:

@@ -419,14 +419,16 @@ class Task(Uncopyable):
         self._busy[job] = message  # an eager asyncio task begins before it is returned
         try:
             answer = await handler(message)
-            if answer is NOREPLY or message._answered or not message.wants_reply:
-                return
-            _answer(self._thread, receiver.responder, message, answer, None)
+            if not (answer is NOREPLY or message._answered or not message.wants_reply):
+                _answer(self._thread, receiver.responder, message, answer, None)
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             receiver.on_exception(handler)
             self._respond_error(message, error_text_of(error))
         finally:
             self._busy.pop(job, None)
+        # Else `_on_handled` takes the next command, or learns of the deregistration.
+        if self._plain._entry.host is not None and not receiver.has_unclaimed():
+            self._thread.end_job(job)
 
     def _on_handled(self, message: Incoming, handling: asyncio.Task[None]) -> None:
         self._busy.pop(handling, None)  # if it was cancelled before its first step

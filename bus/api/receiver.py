@@ -348,6 +348,10 @@ class Receiver:
         """True if the task has a command callback."""
         return self._on_command is not None
 
+    def has_unclaimed(self) -> bool:
+        """Return True if there are unclaimed commands."""
+        return bool(self._unclaimed)
+
     def unclaimed(self) -> list[Incoming]:
         """Return the unclaimed commands, in order."""
         return list(self._unclaimed or ())

@@ -1,4 +1,4 @@
-"""`Waker`: lets any thread wake a coroutine; one descriptor for each event loop.
+"""`Waker`: wakes coroutines, for any thread and at deadlines; one for each event loop.
 
 A thread that makes a condition true releases a parker in one call into C, which no
 interrupt can break off (`queuebroker.waiting.parking`). Otherwise a sleeper could be
@@ -6,12 +6,17 @@ removed from its list and never be woken. asyncio's ``call_soon_threadsafe`` is 
 code in the waker's thread, so an interrupt can break it off. It also raises once the
 loop is closed. So the release only records the sleeper and sets an event; the loop
 clears it and does the rest.
+
+One timer of the loop serves all deadlines. Most waits end long before theirs: a timer
+for each, set and cancelled, would cost more than the rest of the wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import heapq
+import math
 import operator
 import weakref
 from collections import deque
@@ -23,30 +28,62 @@ from queuebroker import _sync
 from queuebroker.waiting.event import Event
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future, Task
+    from asyncio import AbstractEventLoop, Future, Task, TimerHandle
     from collections.abc import Callable
     from weakref import ReferenceType, WeakKeyDictionary
 
 __all__ = ["Waiter", "Waker", "running_waker"]
 
+_HEAP_MIN: Final = 64  # so many deadlines may be in the heap in vain
+
 
 class Waker:
-    """An event of one loop, and the sleepers released since it was last cleared.
+    """The sleepers of one loop: an event for those released, a timer for the others.
 
     The loop holds it, by its reader, until the loop is closed; so does every waiter.
     The event is closed with the last of them: a late release must not write to another
     file that has got the same number.
 
+    disarm: from now on no release sets the event, until `wake_all`.
+    set_event: lets the loop call `answer`. Both are calls into C.
+
     Raises:
         NotImplementedError: the loop cannot read descriptors.
     """
 
-    __slots__ = ("__weakref__", "_event", "_proactor", "_rung", "loop")
+    __slots__ = (
+        "__weakref__",
+        "_armed",
+        "_due_at",
+        "_event",
+        "_heap",
+        "_heap_max",
+        "_proactor",
+        "_rung",
+        "_timer",
+        "deadlines",
+        "disarm",
+        "loop",
+        "set_event",
+    )
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop: Final = loop
         self._rung: Final[deque[list[Future[None]]]] = deque()
         self._event: Final = Event()
+        # The call that sets the event: the first release takes it, and all others find
+        # none until the loop has put it back.
+        self._armed: Final[dict[None, Callable[[], object]]] = {None: self._event.set}
+        self.set_event: Final = self._event.set
+        self.disarm: Final = self._armed.clear
+        # The sleepers with a deadline. Those that still sleep when the timer expires
+        # move to the heap.
+        self.deadlines: Final[dict[Future[None], float]] = {}
+        self._heap: Final[list[tuple[float, int, Future[None]]]] = []
+        self._heap_max: int = _HEAP_MIN
+        # The time of the timer, no later than the first deadline.
+        self._due_at: float = math.inf
+        self._timer: TimerHandle | None = None
         try:
             loop.add_reader(self._event.fd, self.answer)
         except NotImplementedError:
@@ -76,7 +113,8 @@ class Waker:
         # the release exists.
         steps = chain(
             map(self._rung.append, (sleeping,)),
-            map(operator.call, (self._event.set,)),
+            # In this order; see `answer`. Without an armed event this calls `bool`.
+            map(operator.call, map(self._armed.pop, (None,), (bool,))),
         )
         gate, left = _sync.only_once(steps)
         return partial(next, map(deque, gate, repeat(0)), self), left
@@ -84,18 +122,60 @@ class Waker:
     def answer(self) -> None:
         """Wake the sleepers that were released; called by the loop.
 
-        Clears the event first: a later release sets it again. After an interrupt, this
-        sets it, so that the loop calls this again.
+        Clears the event and arms it, then wakes: a release in between is either found
+        here, or sets the event again. After an interrupt, this sets the event, so that
+        the loop calls this again.
         """
         try:
             try:  # noqa: SIM105 # `suppress` costs three calls for each wake-up
                 self._event.clear()
             except BlockingIOError:
                 pass
-            self._wake_all()  # a call: see `_sync.Lock`
+            self.wake_all()  # a call: see `_sync.Lock`
         except BaseException:
-            self._event.set()
+            self.set_event()
             raise
+
+    def wake_all(self) -> None:
+        """Arm the event, then wake the sleepers that were released."""
+        self._armed[None] = self.set_event
+        while self._rung:
+            _wake_up(self._rung[0])
+            self._rung.popleft()
+
+    def wake_at(self, future: Future[None], deadline: float, now: float) -> None:
+        """Wake a sleeper when its deadline has passed, unless it is forgotten before.
+
+        now: the time, like the deadline on `_sync.monotonic` in seconds.
+        """
+        self.deadlines[future] = deadline
+        # A timer whose time has passed may have been lost by an interrupt.
+        if not now < self._due_at <= deadline:
+            self._set_timer(deadline, now)
+
+    def _set_timer(self, deadline: float, now: float) -> None:
+        # A weak reference: with the timer the waker would be a cycle.
+        old, me = self._timer, weakref.ref(self)
+        self._timer = self.loop.call_later(deadline - now, _expire, me)
+        self._due_at = deadline
+        if old is not None:
+            old.cancel()
+
+    def _expire(self) -> None:
+        """Wake the sleepers whose deadline has passed, and set the timer again."""
+        heap, now = self._heap, _sync.monotonic()
+        for future, deadline in [*self.deadlines.items()]:
+            heapq.heappush(heap, (deadline, id(future), future))
+            self.deadlines.pop(future, None)
+        while heap and heap[0][0] <= now:
+            _wake_up([heap[0][2]])
+            heapq.heappop(heap)
+        if len(heap) > self._heap_max:  # those that were woken before are in it, too
+            heap[:] = sorted(each for each in heap if not each[2].done())
+            self._heap_max = 2 * len(heap) + _HEAP_MIN
+        self._due_at = math.inf
+        if heap:
+            self._set_timer(heap[0][0], now)
 
     def _receive(self) -> None:
         """Call `_received` when the event is set, or when the loop is closed.
@@ -112,11 +192,6 @@ class Waker:
             self.answer()
         finally:
             self._receive()
-
-    def _wake_all(self) -> None:
-        while self._rung:
-            _wake_up(self._rung[0])
-            self._rung.popleft()
 
 
 class Waiter:
@@ -156,26 +231,31 @@ class Waiter:
         The deadline is a point on `_sync.monotonic` in seconds, None for never. The
         loop may have another clock, and may wake slightly early.
         """
+        waker, now = self._waker, 0.0
         while self.locked():
-            rest_s = None if deadline is None else deadline - _sync.monotonic()
-            if rest_s is not None and rest_s <= 0:
-                return False
-            loop = self._waker.loop
-            future = loop.create_future()
+            if deadline is not None:
+                now = _sync.monotonic()
+                if deadline <= now:
+                    return False
+            future = waker.loop.create_future()
             self._sleeping[:] = (future,)
-            timer = None
             try:
-                # Before the timer: from 3.12 on this is a call into C, after which an
-                # interrupt can be raised.
-                self._task = asyncio.current_task(loop)
-                if rest_s is not None:
-                    timer = loop.call_later(rest_s, _wake_up, self._sleeping)
+                # Before the deadline: from 3.12 on this is a call into C, after which
+                # an interrupt can be raised.
+                self._task = asyncio.current_task(waker.loop)
+                if deadline is not None:
+                    waker.wake_at(future, deadline, now)
                 await future
             finally:
                 self._task = None
-                if timer is not None:
-                    timer.cancel()
+                waker.deadlines.pop(future, None)
         return True
+
+
+def _expire(waker: ReferenceType[Waker]) -> None:
+    known = waker()
+    if known is not None:
+        known._expire()
 
 
 def _wake_up(sleeping: list[Future[None]]) -> None:

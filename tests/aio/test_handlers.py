@@ -233,6 +233,28 @@ async def test_a_receive_ends_when_the_task_deregisters(face: aio.Bus) -> None:
         await receiving
 
 
+@clause("BUS-DEREG-10")
+async def test_a_task_that_is_deregistered_as_its_handler_runs_is_forgotten(
+    face: aio.Bus,
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @face.task("slow")
+    async def slow(_: Incoming) -> None:
+        begun.set()
+        await go.wait()
+
+    await face.command("slow", 1)
+    await begun.wait()
+    await asyncio.to_thread(slow.deregister)
+    assert slow in slow._thread.handled
+    go.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert slow not in slow._thread.handled
+
+
 async def test_each_command_wakes_one_of_the_coroutines_that_receive(
     face: aio.Bus,
 ) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queuebroker import _sync
+from queuebroker.aio.waker import _wakers
 
 if TYPE_CHECKING:
     from asyncio import Future, Handle, Task, TimerHandle
@@ -38,7 +39,7 @@ class SteppedLoop:
         self.now: float = 1000.0
         self.errors: list[dict[str, Any]] = []
         self._ready: deque[Handle] = deque()
-        self._timers: list[TimerHandle] = []
+        self.timers: list[TimerHandle] = []
         self._readers: dict[int, Handle] = {}
         self._as_loop: Any = self
 
@@ -85,8 +86,8 @@ class SteppedLoop:
     def advance(self, seconds: float, *, early: float = 0.0) -> None:
         """Advance the clock, and run. A timer may fire ``early`` seconds too early."""
         self.now += seconds
-        due = [each for each in self._timers if each.when() <= self.now + early]
-        self._timers = [each for each in self._timers if each not in due]
+        due = [each for each in self.timers if each.when() <= self.now + early]
+        self.timers = [each for each in self.timers if each not in due]
         due.sort(key=lambda timer: timer.when())
         self._ready.extend(due)
         self.run()
@@ -127,11 +128,11 @@ class SteppedLoop:
     ) -> TimerHandle:
         when = self.now + delay
         timer = asyncio.TimerHandle(when, callback, args, self._as_loop, context)
-        self._timers.append(timer)
+        self.timers.append(timer)
         return timer
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        self._timers = [each for each in self._timers if each is not handle]
+        self.timers = [each for each in self.timers if each is not handle]
 
     def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
         self._readers[fd] = asyncio.Handle(callback, args, self._as_loop)
@@ -144,7 +145,10 @@ class SteppedLoop:
 
     def close(self) -> None:
         """Drop all callbacks and readers, as a closed loop does."""
-        assert not self._timers, "a timer is left"
+        reference = _wakers.get(self._as_loop)
+        waker = None if reference is None else reference()
+        assert waker is None or not waker.deadlines, "a sleeper is left"
+        self.timers.clear()
         self._readers.clear()
         self._ready.clear()
 

@@ -8,16 +8,18 @@ import gc
 import os
 import select
 import weakref
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from queuebroker import aio
-from queuebroker.aio.waker import Waiter, running_waker
+from queuebroker.aio.waker import Waiter, Waker, running_waker
 from specs.clauses import clause
+from tests.kit.stepped_loop import stepped_loop
 from tests.pairs import look_away, queue_pair
 from tests.strikes import Blow, everywhere
-from tests.support import Threads, switch_interval
+from tests.support import LIMIT_S, Threads, switch_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +157,185 @@ def test_many_may_release_one_waiter_at_once() -> None:
         assert not waker._rung, "each was rung for once"
 
     asyncio.run(check())
+
+
+@clause("QB-PY-11", "QB-CONC-6")
+@pytest.mark.parametrize("within", ["answer", "disarm", "step", "nothing"])
+@pytest.mark.parametrize("begun", ["armed", "disarmed", "step"])
+def test_a_release_loses_no_wake_up_whatever_the_loop_does_within_it(
+    begun: str, within: str
+) -> None:
+    """The loop acts between the two steps of the release, or a thread before them.
+
+    begun: the state before: within a step of the loop, the event is disarmed, or the
+      sleeper is already recorded when the loop wakes all.
+    """
+    acts: list[Callable[[], object]] = []
+
+    class Rung(deque[Any]):
+        def append(self, sleeping: Any) -> None:
+            super().append(sleeping)
+            while acts:
+                acts.pop()()
+
+    async def check() -> None:
+        waker = running_waker()
+        waker._rung = Rung()  # type: ignore[misc]
+        sleeper, other = waker.waiter(), waker.waiter()
+        sleeping = [
+            asyncio.ensure_future(each.slept(None)) for each in (sleeper, other)
+        ]
+        await asyncio.sleep(0)
+        loops: dict[str, list[Callable[[], object]]] = {
+            "answer": [waker.answer],
+            "disarm": [waker.disarm],
+            "step": [waker.disarm, other.release, waker.wake_all],
+            "nothing": [],
+        }
+        if begun != "armed":
+            waker.disarm()
+        if begun == "step":
+            acts.append(waker.wake_all)
+        acts.extend(reversed(loops[within]))
+
+        sleeper.release()
+        if within == "disarm" or begun == "disarmed":
+            waker.wake_all()  # the end of the step
+        other.release()
+
+        assert await asyncio.gather(*sleeping) == [True, True]
+
+    asyncio.run(asyncio.wait_for(check(), LIMIT_S))
+
+
+@clause("QB-PY-11", "QB-CONC-6")
+def test_a_release_as_the_step_ends_sets_the_event() -> None:
+    """The loop has just seen that no further sleeper was released."""
+    acts: list[Callable[[], object]] = []
+
+    class Rung(deque[Any]):
+        def __len__(self) -> int:
+            length = super().__len__()
+            while acts and not length:
+                acts.pop()()
+            return length
+
+    async def check() -> None:
+        waker = running_waker()
+        waker._rung = Rung()  # type: ignore[misc]
+        waiter = waker.waiter()
+        sleeping = asyncio.ensure_future(waiter.slept(None))
+        await asyncio.sleep(0)
+        waker.disarm()
+        acts.append(waiter.release)
+        waker.wake_all()
+
+        assert await sleeping
+
+    asyncio.run(asyncio.wait_for(check(), LIMIT_S))
+
+
+def test_a_release_within_a_step_of_the_loop_sets_no_event() -> None:
+    async def check() -> None:
+        waker = running_waker()
+        waiters = [waker.waiter() for _ in range(3)]
+        sleeping = [asyncio.ensure_future(each.slept(None)) for each in waiters]
+        await asyncio.sleep(0)
+
+        waker.disarm()
+        for waiter in waiters:
+            waiter.release()
+        assert not select.select([waker._event.fd], [], [], 0)[0]
+        waker.wake_all()
+
+        await asyncio.sleep(0)
+        assert all(each.done() for each in sleeping)
+        late = waker.waiter()
+        late.release()
+        assert select.select([waker._event.fd], [], [], 0)[0], "armed again"
+
+    asyncio.run(check())
+
+
+@clause("QB-TIME-3")
+def test_sleepers_wake_at_their_deadlines_in_any_order() -> None:
+    """One timer serves them: a later one waits for it, an earlier one sets it anew."""
+    with stepped_loop() as loop:
+
+        async def waker() -> Waker:
+            return running_waker()
+
+        of_loop = loop.run_until(loop.start(waker()))
+        seconds = [5.0, 2.0, 7.0, 2.0, 1.0, 6.0]
+        waiters = [of_loop.waiter() for _ in seconds]
+        sleeping = [
+            loop.start(waiter.slept(loop.now + each))
+            for waiter, each in zip(waiters, seconds, strict=True)
+        ]
+        loop.run()
+        waiters[5].release()  # it does not wait for its deadline
+        loop.run()
+
+        over = {5}
+        for now in range(1, 8):
+            loop.advance(0.6)
+            assert {i for i, each in enumerate(sleeping) if each.done()} == over
+            loop.advance(0.4, early=0.001)
+            over |= {i for i, each in enumerate(seconds) if each == now}
+            assert {i for i, each in enumerate(sleeping) if each.done()} == over, now
+            assert len(loop.timers) <= 1
+        assert [each.result() for each in sleeping] == [False] * 5 + [True]
+
+
+def test_the_timer_forgets_sleepers_woken_long_before_their_deadlines() -> None:
+    with stepped_loop() as loop:
+
+        async def waker() -> Waker:
+            return running_waker()
+
+        of_loop = loop.run_until(loop.start(waker()))
+        for _ in range(50):
+            waiters = [of_loop.waiter() for _ in range(10)]
+            sleeping = [loop.start(each.slept(loop.now + 3600)) for each in waiters]
+            short = loop.start(of_loop.waiter().slept(loop.now + 1))
+            loop.run()
+            loop.advance(1)  # all have their place in the heap
+            assert short.result() is False
+            for each in waiters:
+                each.release()
+            loop.run()
+            assert all(each.result() for each in sleeping)
+        assert len(of_loop._heap) <= 100
+        assert not of_loop.deadlines
+
+
+@clause("QB-PY-11", "QB-ERR-9")
+def test_an_interrupt_as_deadlines_pass_keeps_no_sleeper_asleep() -> None:
+    """Each sleeper ends, at the latest when another one begins to sleep."""
+
+    def case(interrupted: Blow) -> None:
+        with stepped_loop() as loop:
+
+            async def waker() -> Waker:
+                return running_waker()
+
+            of_loop = loop.run_until(loop.start(waker()))
+            sleeping = [
+                loop.start(of_loop.waiter().slept(loop.now + each))
+                for each in (1, 2, 3)
+            ]
+            loop.run()
+            loop.now += 2
+            interrupted(of_loop._expire)
+
+            loop.run()
+            sleeping.append(loop.start(of_loop.waiter().slept(loop.now + 5)))
+            loop.run()
+            for _ in range(6):
+                loop.advance(1)
+            assert [each.result() for each in sleeping] == [False] * 4
+
+    everywhere(case)
 
 
 def test_a_loop_has_one_waker_and_another_loop_another() -> None:
