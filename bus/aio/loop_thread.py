@@ -197,8 +197,8 @@ class LoopThread(BusThread):
         """
         done = self._jobs.get(task)
         if done is not None:
-            task.remove_done_callback(done)
             self._forget_job(task)
+            task.remove_done_callback(done)  # last: until then an interrupt needs it
 
     def runs_handler(self) -> bool:
         """Return True if the current asyncio task handles a command."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Waiter", "Waker", "running_waker"]
 
 _HEAP_MIN: Final = 64  # so many deadlines may be in the heap in vain
+_EARLY_S: Final = 0.02  # so much too early may a loop run its timer, in seconds
 
 
 class Waker:
@@ -54,6 +55,7 @@ class Waker:
     __slots__ = (
         "__weakref__",
         "_armed",
+        "_context",
         "_due_at",
         "_event",
         "_heap",
@@ -84,6 +86,7 @@ class Waker:
         # The time of the timer, no later than the first deadline.
         self._due_at: float = math.inf
         self._timer: TimerHandle | None = None
+        self._context: Final = contextvars.Context()
         try:
             loop.add_reader(self._event.fd, self.answer)
         except NotImplementedError:
@@ -120,9 +123,10 @@ class Waker:
         return partial(next, map(deque, gate, repeat(0)), self), left
 
     def answer(self) -> None:
-        """Wake the sleepers that were released; called by the loop.
+        """Wake the sleepers that were released, or whose deadlines have passed.
 
-        Clears the event and arms it, then wakes: a release in between is either found
+        Called by the loop, when the event is set: by a release, or by the timer. It
+        clears the event and arms it, then wakes: a release in between is either found
         here, or sets the event again. After an interrupt, this sets the event, so that
         the loop calls this again.
         """
@@ -131,6 +135,8 @@ class Waker:
                 self._event.clear()
             except BlockingIOError:
                 pass
+            if self._due_at - _EARLY_S <= _sync.monotonic():
+                self._expire()
             self.wake_all()  # a call: see `_sync.Lock`
         except BaseException:
             self.set_event()
@@ -138,6 +144,7 @@ class Waker:
 
     def wake_all(self) -> None:
         """Arm the event, then wake the sleepers that were released."""
+        # In this order: the release that finds no armed event is found here.
         self._armed[None] = self.set_event
         while self._rung:
             _wake_up(self._rung[0])
@@ -149,20 +156,27 @@ class Waker:
         now: the time, like the deadline on `_sync.monotonic` in seconds.
         """
         self.deadlines[future] = deadline
-        # A timer whose time has passed may have been lost by an interrupt.
-        if not now < self._due_at <= deadline:
+        if deadline < self._due_at:
             self._set_timer(deadline, now)
+        elif self._due_at <= now:  # the loop is late, or an interrupt has hit asyncio
+            self._expire()
 
     def _set_timer(self, deadline: float, now: float) -> None:
-        # A weak reference: with the timer the waker would be a cycle.
-        old, me = self._timer, weakref.ref(self)
-        self._timer = self.loop.call_later(deadline - now, _expire, me)
+        old = self._timer
+        # A call into C, which no interrupt breaks off, and no reference to this object,
+        # which would be a cycle. The context of this caller would be kept.
+        self._timer = self.loop.call_later(
+            deadline - now, self.set_event, context=self._context
+        )
         self._due_at = deadline
         if old is not None:
             old.cancel()
 
     def _expire(self) -> None:
-        """Wake the sleepers whose deadline has passed, and set the timer again."""
+        """Wake the sleepers whose deadline has passed, and set the timer again.
+
+        May be repeated after an interrupt: the time of the timer changes last.
+        """
         heap, now = self._heap, _sync.monotonic()
         for future, deadline in [*self.deadlines.items()]:
             heapq.heappush(heap, (deadline, id(future), future))
@@ -173,9 +187,10 @@ class Waker:
         if len(heap) > self._heap_max:  # those that were woken before are in it, too
             heap[:] = sorted(each for each in heap if not each[2].done())
             self._heap_max = 2 * len(heap) + _HEAP_MIN
-        self._due_at = math.inf
         if heap:
             self._set_timer(heap[0][0], now)
+        else:
+            self._due_at = math.inf
 
     def _receive(self) -> None:
         """Call `_received` when the event is set, or when the loop is closed.
@@ -250,12 +265,6 @@ class Waiter:
                 self._task = None
                 waker.deadlines.pop(future, None)
         return True
-
-
-def _expire(waker: ReferenceType[Waker]) -> None:
-    known = waker()
-    if known is not None:
-        known._expire()
 
 
 def _wake_up(sleeping: list[Future[None]]) -> None:

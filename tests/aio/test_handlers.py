@@ -310,25 +310,28 @@ def test_the_end_of_a_loop_answers_the_callers_of_busy_handlers(
     assert isinstance(error, RemoteError)
 
 
-@pytest.mark.parametrize("struck", ["_let_take", "_serve"])
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("struck", ["_let_take", "_serve", "_forget_job"])
 def test_an_interrupt_ends_no_handler(
     bus: Bus, struck: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It strikes before the handler takes a command, or in the serving task."""
+    """It strikes before a handler takes a command, at its end, or in a serving task."""
     real = getattr(LoopThread, struck)
 
-    def once(thread: LoopThread) -> Any:
+    def once(*_: object) -> Any:
         monkeypatch.setattr(LoopThread, struck, real)
         raise KeyboardInterrupt
 
     with asyncio.Runner() as runner:
         loop, face = runner.get_loop(), aio.wrap(bus)
-        loop.run_until_complete(face.register("echo", echo))
+        task = loop.run_until_complete(face.register("echo", echo))
         monkeypatch.setattr(LoopThread, struck, once)
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(face.call("echo", 1))
 
         assert loop.run_until_complete(face.call("echo", 2)) == 2
+        loop.run_until_complete(asyncio.sleep(0))
+        assert not task._thread._jobs, "the end of the thread would wait for it"
         gc.collect()  # asyncio logs the interrupt that it has raised in the loop
 
 

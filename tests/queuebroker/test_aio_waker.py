@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import aio
+from queuebroker import _sync, aio
 from queuebroker.aio.waker import Waiter, Waker, running_waker
 from specs.clauses import clause
 from tests.kit.stepped_loop import stepped_loop
@@ -261,11 +261,7 @@ def test_a_release_within_a_step_of_the_loop_sets_no_event() -> None:
 def test_sleepers_wake_at_their_deadlines_in_any_order() -> None:
     """One timer serves them: a later one waits for it, an earlier one sets it anew."""
     with stepped_loop() as loop:
-
-        async def waker() -> Waker:
-            return running_waker()
-
-        of_loop = loop.run_until(loop.start(waker()))
+        of_loop = loop.run_until(loop.start(_waker()))
         seconds = [5.0, 2.0, 7.0, 2.0, 1.0, 6.0]
         waiters = [of_loop.waiter() for _ in seconds]
         sleeping = [
@@ -289,11 +285,7 @@ def test_sleepers_wake_at_their_deadlines_in_any_order() -> None:
 
 def test_the_timer_forgets_sleepers_woken_long_before_their_deadlines() -> None:
     with stepped_loop() as loop:
-
-        async def waker() -> Waker:
-            return running_waker()
-
-        of_loop = loop.run_until(loop.start(waker()))
+        of_loop = loop.run_until(loop.start(_waker()))
         for _ in range(50):
             waiters = [of_loop.waiter() for _ in range(10)]
             sleeping = [loop.start(each.slept(loop.now + 3600)) for each in waiters]
@@ -309,33 +301,104 @@ def test_the_timer_forgets_sleepers_woken_long_before_their_deadlines() -> None:
         assert not of_loop.deadlines
 
 
+@clause("QB-TIME-3")
+def test_a_sleep_that_begins_as_the_loop_is_late_delays_no_other() -> None:
+    """Its deadline is the last, and the timer of the first is due."""
+    with stepped_loop() as loop:
+
+        async def sleep_after_work(waker: Waker) -> bool:
+            loop.now += 2
+            return await waker.waiter().slept(loop.now + 60)
+
+        waker = loop.run_until(loop.start(_waker()))
+        sleeping = [
+            loop.start(waker.waiter().slept(loop.now + seconds)) for seconds in (1, 3)
+        ]
+        loop.run()
+        late = loop.start(sleep_after_work(waker))
+        loop.run()
+        assert [each.done() for each in sleeping] == [True, False]
+
+        loop.advance(1)
+        assert sleeping[1].done()
+        loop.advance(59)
+        assert late.result() is False
+
+
 @clause("QB-PY-11", "QB-ERR-9")
 def test_an_interrupt_as_deadlines_pass_keeps_no_sleeper_asleep() -> None:
-    """Each sleeper ends, at the latest when another one begins to sleep."""
+    """Neither those whose deadline has passed, nor those for whom the timer is next."""
 
     def case(interrupted: Blow) -> None:
         with stepped_loop() as loop:
-
-            async def waker() -> Waker:
-                return running_waker()
-
-            of_loop = loop.run_until(loop.start(waker()))
+            waker = loop.run_until(loop.start(_waker()))
             sleeping = [
-                loop.start(of_loop.waiter().slept(loop.now + each))
-                for each in (1, 2, 3)
+                loop.start(waker.waiter().slept(loop.now + each)) for each in (1, 2, 3)
             ]
             loop.run()
+            [timer] = loop.timers
+            loop.timers.clear()
             loop.now += 2
-            interrupted(of_loop._expire)
+            timer._run()
+
+            interrupted(waker.answer)
 
             loop.run()
-            sleeping.append(loop.start(of_loop.waiter().slept(loop.now + 5)))
-            loop.run()
-            for _ in range(6):
-                loop.advance(1)
-            assert [each.result() for each in sleeping] == [False] * 4
+            loop.advance(1)
+            assert [each.result() for each in sleeping] == [False] * 3
 
     everywhere(case)
+
+
+@clause("QB-PY-11", "QB-ERR-9")
+def test_an_interrupt_as_a_sleep_begins_keeps_no_other_asleep() -> None:
+    def case(interrupted: Blow) -> None:
+        with stepped_loop() as loop:
+            waker = loop.run_until(loop.start(_waker()))
+            sleeping = [
+                loop.start(waker.waiter().slept(loop.now + each)) for each in (1, 3)
+            ]
+            loop.run()
+            loop.now += 1  # the loop is late
+            future = loop.create_future()
+
+            interrupted(lambda: waker.wake_at(future, loop.now + 60, loop.now))
+
+            waker.deadlines.pop(future, None)
+            loop.advance(0)
+            loop.advance(2)
+            assert [each.result() for each in sleeping] == [False] * 2
+
+    everywhere(case)
+
+
+async def _waker() -> Waker:
+    return running_waker()
+
+
+def test_a_loop_keeps_no_context_of_a_wait_with_a_deadline() -> None:
+    class Request:
+        pass
+
+    async def first(waiter: Waiter) -> weakref.ref[Request]:
+        request = Request()
+        contextvars.ContextVar[Request]("request").set(request)
+        await waiter.slept(_sync.monotonic() + LIMIT_S)
+        return weakref.ref(request)
+
+    async def main() -> None:
+        waiters = [running_waker().waiter() for _ in range(2)]
+        tasks = [asyncio.create_task(first(each)) for each in waiters]
+        await asyncio.sleep(0)
+        waiters[0].release()
+        request = await tasks.pop(0)
+        await asyncio.sleep(0)  # the loop drops the task
+        gc.collect()
+        assert request() is None
+        waiters[1].release()
+        await tasks[0]
+
+    asyncio.run(main())
 
 
 def test_a_loop_has_one_waker_and_another_loop_another() -> None:
