@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Waiter", "Waker", "running_waker"]
 
 _HEAP_MIN: Final = 64  # so many deadlines may be in the heap in vain
-_EARLY_S: Final = 0.02  # so much too early may a loop run its timer, in seconds
 
 
 class Waker:
@@ -58,6 +57,7 @@ class Waker:
         "_context",
         "_due_at",
         "_event",
+        "_fired",
         "_heap",
         "_heap_max",
         "_proactor",
@@ -86,6 +86,7 @@ class Waker:
         # The time of the timer, no later than the first deadline.
         self._due_at: float = math.inf
         self._timer: TimerHandle | None = None
+        self._fired: Final[list[bool]] = []  # not empty once it has, for `answer`
         self._context: Final = contextvars.Context()
         try:
             loop.add_reader(self._event.fd, self.answer)
@@ -135,8 +136,9 @@ class Waker:
                 self._event.clear()
             except BlockingIOError:
                 pass
-            if self._due_at - _EARLY_S <= _sync.monotonic():
+            if self._fired:
                 self._expire()
+                self._fired.clear()
             self.wake_all()  # a call: see `_sync.Lock`
         except BaseException:
             self.set_event()
@@ -162,12 +164,13 @@ class Waker:
             self._expire()
 
     def _set_timer(self, deadline: float, now: float) -> None:
-        old = self._timer
-        # A call into C, which no interrupt breaks off, and no reference to this object,
-        # which would be a cycle. The context of this caller would be kept.
-        self._timer = self.loop.call_later(
-            deadline - now, self.set_event, context=self._context
+        # One call into C, which no interrupt breaks off. It holds no reference to this
+        # object, which would be a cycle, nor the context of this caller.
+        steps = chain(
+            map(self._fired.append, (True,)), map(operator.call, (self.set_event,))
         )
+        old, fire = self._timer, cast("Callable[[], object]", partial(deque, steps, 0))
+        self._timer = self.loop.call_later(deadline - now, fire, context=self._context)
         self._due_at = deadline
         if old is not None:
             old.cancel()
