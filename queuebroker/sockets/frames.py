@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BODY_BYTES_MAX",
+    "CREDIT_HEAD",
     "HEAD",
     "MAGIC",
     "MESSAGE_BYTES_MAX",
@@ -40,6 +41,7 @@ __all__ = [
     "Refusal",
     "Refused",
     "Welcome",
+    "credit_before",
     "decode",
     "encode",
     "encode_message",
@@ -88,6 +90,11 @@ class Frame(enum.IntEnum):
 # The bytes that precede a message, from the length of the body and the number; in C,
 # for every message. An Enum lookup would be slow.
 pack_head: Final = partial(MESSAGE_HEAD.pack, int(Frame.MESSAGE))
+
+
+# The first bytes of a credit; its count follows.
+CREDIT_HEAD: Final = HEAD.pack(Frame.CREDIT, _COUNT.size)
+_CREDIT: Final = struct.Struct(">BII")
 
 
 class Refusal(enum.IntEnum):
@@ -260,6 +267,16 @@ def _text(text: str) -> bytes:
 
 
 # Decoding.
+
+
+def credit_before(data: bytes) -> tuple[int, bytes]:
+    """Return the count of the credit at the start of ``data``, and the bytes after it.
+
+    ``data`` begins with `CREDIT_HEAD`. Without the whole count, that is 0, before all.
+    """
+    if len(data) < _CREDIT.size:
+        return 0, data
+    return _CREDIT.unpack_from(data)[2], data[_CREDIT.size :]
 
 
 def decode(kind: int, body: bytes) -> Value:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError, failed, lost
-from queuebroker.sockets.frames import MESSAGE_HEAD, pack_head
+from queuebroker.sockets.frames import CREDIT_HEAD, MESSAGE_HEAD, pack_head
 from queuebroker.sockets.incoming import READ_BYTES
 from queuebroker.sockets.link_writer import LinkWriter
 
@@ -174,8 +174,10 @@ class Link(LinkWriter):
             self.mid_io = False  # no byte was taken from the socket
             self.fail_locked(failed(error))
             return None
-        # Nearly every read of a waiting receiver is one message. Its steps are inlined
-        # from `Protocol.receive_data`.
+        # Nearly every read of a waiting receiver is one message, perhaps with a credit.
+        # Its steps are inlined from `Protocol.receive_data`.
+        if data.startswith(CREDIT_HEAD):
+            data = protocol.take_credit(data)
         number, size = protocol.arrived + 1, len(data) - _HEAD_BYTES
         if (
             size < 0

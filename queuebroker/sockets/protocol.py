@@ -289,6 +289,26 @@ class Protocol:
         except ProtocolError as error:
             self._break(error)
 
+    def take_credit(self, data: bytes) -> bytes:
+        """Take the credit with which ``data`` begins; return the bytes after it.
+
+        So a credit that rides with a message (`with_credit`) makes it no slower. Return
+        all if `receive_data` has to handle it: nothing follows, the credit is wrong, or
+        a sender may wait for it.
+        """
+        count, rest = frames.credit_before(data)
+        received = self.received + count
+        if (
+            not rest
+            or not self.plain
+            or self.sent >= self.sendable
+            or received > self.sent
+        ):
+            return data
+        self.received = received
+        self.sendable = received + self.capacity
+        return rest
+
     def receive_gathered(self, count: int) -> None:
         """Record that ``count`` bytes were read into the gathering; 0 means the end."""
         reader = self.reader

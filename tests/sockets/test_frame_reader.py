@@ -327,6 +327,93 @@ def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> Non
             post(local, b"m")
 
 
+def frames_after_credit() -> dict[str, bytes]:
+    """Return bytes that follow a credit for one message, by description."""
+    one = frames.encode_message(1, b"message")
+    return {
+        "one message": one,
+        "its beginning": one[:-1],
+        "less than a head": one[:12],
+        "two messages": one + frames.encode_message(2, b"m"),
+        "another number": frames.encode_message(2, b"m"),
+        "a ping": frames.encode(Ping(1)),
+        "another credit": frames.encode(Credit(1)) + one,
+        "a wrong credit": frames.encode(Credit(9)) + one,
+        "nothing": b"",
+    }
+
+
+@clause("QB-SOCK-3")
+@pytest.mark.parametrize("sent", [1, 2, WELCOME.capacity])
+@pytest.mark.parametrize("what", frames_after_credit())
+def test_a_message_with_a_credit_may_be_received_whole(what: str, sent: int) -> None:
+    """The effect is that of `receive_data`, unless a sender waits for the credit."""
+    data = frames.encode(Credit(1)) + frames_after_credit()[what]
+    (local, _), (other, _) = open_pair(), open_pair()
+    for each in (local, other):
+        each.send_run([b"sent"] * sent)
+        each.data_to_send()
+    wired = Wired(local)
+
+    message = wired.read_whole(data)
+
+    full = sent == WELCOME.capacity
+    assert (message is not None) is (what == "one message" and not full)
+    other.receive_data(data)
+    expected = other.events()
+    if message is None:
+        messages = [each for each in wired.events if not isinstance(each, Credit)]
+        assert repr(messages) == repr(
+            [each for each in expected if not isinstance(each, Credit)]
+        )
+        assert (Credit(1) in wired.events) >= (full and Credit(1) in expected)
+    else:
+        assert expected == [Credit(1), Messages(1, [message])]
+        assert wired.events == []
+        other.credit(1)
+    assert attributes(local) == attributes(other)
+    wired.close()
+
+
+@clause("QB-SOCK-3")
+def test_a_credit_before_a_message_is_checked() -> None:
+    data = frames.encode(Credit(2)) + frames.encode_message(1, b"message")
+    local, _ = open_pair()
+    local.send_message(b"sent")
+    wired = Wired(local)
+
+    assert wired.read_whole(data) is None
+
+    [lost] = wired.events
+    assert isinstance(lost, Lost)
+    assert "credit for 2 messages, 1 were sent" in str(lost.error)
+    wired.close()
+
+
+@clause("QB-SOCK-3")
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_credit_that_arrives_in_two_pieces_counts_once(cut: int) -> None:
+    data = frames.encode(Credit(1)) + frames.encode_message(1, b"message")
+    local, _ = open_pair()
+    local.send_run([b"sent"] * 2)
+    wired = Wired(local)
+
+    assert wired.read_whole(data[:cut]) is None
+    assert wired.read_whole(data[cut:]) is None  # the whole frames are events
+
+    assert (local.received, local.arrived) == (1, 1)
+    assert wired.events == [Credit(1), Messages(1, [b"message"])]
+    wired.close()
+
+
+def attributes(protocol: Protocol) -> tuple[object, ...]:
+    """Return the state that credit and messages change."""
+    return (
+        *(protocol.state, protocol.received, protocol.sendable, protocol.unreceived),
+        *(protocol.arrived, protocol.owed, protocol.taken),
+    )
+
+
 @pytest.mark.parametrize("begun", [13, 14, 50, 112])
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_a_long_message_is_put_where_it_stays(begun: int, piece: int) -> None:
