@@ -327,7 +327,7 @@ def test_a_sleep_that_begins_as_the_loop_is_late_delays_no_other() -> None:
 
 @clause("QB-PY-11", "QB-ERR-9")
 def test_an_interrupt_as_deadlines_pass_keeps_no_sleeper_asleep() -> None:
-    """Neither those whose deadline has passed, nor those for whom the timer is next."""
+    """Those with a passed deadline wake at once, the others at their deadlines."""
 
     def case(interrupted: Blow) -> None:
         with stepped_loop() as loop:
